@@ -15,6 +15,8 @@ class Settings(BaseModel):
 
     run_dir: str = Field(min_length=1)
     ray_dir: str | None
+    logs_dir: str = Field(min_length=1)
+    config_dir: str = Field(min_length=1)
     seed: int = Field(ge=0)
     probability_floor: float = Field(gt=0, lt=1)
     teacher_enabled: bool

@@ -1,0 +1,151 @@
+"""verl's rollout interface over an in-process Hugging Face model: one Ray actor per replica, weights by object store."""
+
+import asyncio
+import os
+
+import ray
+import torch
+from transformers import AutoModelForCausalLM
+from verl.workers.rollout.base import BaseRollout
+from verl.workers.rollout.replica import RolloutReplica, TokenOutput
+from verl.workers.rollout.utils import ensure_async_iterator
+
+from onepo.backends.cpu.generation import SamplingRequest, sample_batch
+
+# Requests of one prompt arrive within milliseconds of each other: waiting this long lets a batch gather.
+_GATHER_SECONDS = 0.02
+
+
+def _server_name(replica_rank: int, name_suffix: str = "") -> str:
+    return f"transformers_server_{replica_rank}{name_suffix}"
+
+
+class TransformersAdapter(BaseRollout):
+    """Lives in a learner rank and hands the learner's weights to the replica's server."""
+
+    def __init__(self, config, model_config, device_mesh, replica_rank: int = -1):
+        super().__init__(config, model_config, device_mesh)
+        # as verl's other adapters: -1 means hybrid, where the rank of the learner decides (one rank per replica here)
+        self.replica_rank = int(os.environ["RANK"]) if replica_rank == -1 else replica_rank
+        self.is_leader_rank = True
+
+    async def resume(self, tags):
+        pass
+
+    async def release(self):
+        pass
+
+    async def update_weights(self, weights, wire_format="named_tensors", global_steps=None, **kwargs):
+        if wire_format != "named_tensors":
+            raise ValueError(f"the transformers rollout takes full tensors, not wire_format={wire_format!r}")
+        # clone: on a CPU the tensors may share memory with the parameters that the learner goes on to change
+        state = {name: tensor.detach().cpu().clone() async for name, tensor in ensure_async_iterator(weights)}
+        server = ray.get_actor(_server_name(self.replica_rank))
+        await server.load_weights.remote(state, global_steps or 0)
+
+
+class TransformersServer:
+    """Collects requests into batches and samples them; one forward pass or one weight load at a time."""
+
+    def __init__(self, model_path: str, response_length: int, max_batch: int, seed: int, trust_remote_code: bool):
+        torch.set_num_threads(os.cpu_count() or 1)
+        self._model = AutoModelForCausalLM.from_pretrained(
+            model_path, dtype=torch.float32, attn_implementation="sdpa", trust_remote_code=trust_remote_code
+        ).eval()
+        eos = self._model.generation_config.eos_token_id
+        self._eos_ids = frozenset([eos] if isinstance(eos, int) else eos or [])
+        self._pad_id = self._model.generation_config.pad_token_id or 0
+        self._response_length = response_length
+        self._max_batch = max_batch
+        self._next_seed = seed  # for requests that bring none
+        self._version = 0
+        self._queue: list[tuple[SamplingRequest, asyncio.Future]] = []
+        self._worker: asyncio.Task | None = None
+        self._model_lock = asyncio.Lock()
+
+    async def generate(self, request_id, *, prompt_ids, sampling_params, **kwargs) -> TokenOutput:
+        """Sample one response; ``sampling_params`` are those of verl's agent loop, plus ``seed`` and ``stop_token_ids``."""
+        params = dict(sampling_params)
+        want_log_probs = bool(params.get("logprobs"))
+        seed = params.get("seed")
+        if seed is None:
+            seed, self._next_seed = self._next_seed, self._next_seed + 1
+        request = SamplingRequest(
+            prompt_ids=list(prompt_ids),
+            max_tokens=int(params.get("max_tokens") or self._response_length),
+            temperature=float(params["temperature"]),
+            top_k=int(params["top_k"]),
+            top_p=float(params["top_p"]),
+            seed=seed,
+            stop_ids=self._eos_ids | frozenset(params.get("stop_token_ids") or ()),
+        )
+        done = asyncio.get_running_loop().create_future()
+        self._queue.append((request, done))
+        if self._worker is None:
+            self._worker = asyncio.create_task(self._drain())
+        response = await done
+        return TokenOutput(
+            token_ids=response.token_ids,
+            log_probs=response.log_probs if want_log_probs else None,
+            stop_reason=response.stop_reason,
+            extra_fields={"global_steps": self._version},
+        )
+
+    async def _drain(self) -> None:
+        try:
+            while self._queue:
+                waiting = 0
+                while waiting != len(self._queue):
+                    waiting = len(self._queue)
+                    await asyncio.sleep(_GATHER_SECONDS)
+                batch, self._queue = self._queue[: self._max_batch], self._queue[self._max_batch :]
+                async with self._model_lock:
+                    await self._serve(batch)
+        finally:
+            self._worker = None
+
+    async def _serve(self, batch: list[tuple[SamplingRequest, asyncio.Future]]) -> None:
+        requests = [request for request, _ in batch]
+        try:
+            responses = await asyncio.to_thread(sample_batch, self._model, requests, self._pad_id)
+        except Exception as error:  # every caller must learn of it, else it would wait for ever
+            for _, done in batch:
+                done.set_exception(error)
+            return
+        for (_, done), response in zip(batch, responses, strict=True):
+            done.set_result(response)
+
+    async def load_weights(self, state: dict[str, torch.Tensor], version: int) -> None:
+        """Take the learner's weights; ``version`` is the training step that they come from."""
+        async with self._model_lock:
+            missing, unexpected = self._model.load_state_dict(state, strict=False)
+            tied = set(self._model.all_tied_weights_keys)
+            if unexpected or set(missing) - tied:
+                raise RuntimeError(f"weights do not fit the model: missing {missing}, unexpected {unexpected}")
+            self._model.tie_weights()
+            self._version = version
+
+    async def wake_up(self, **kwargs):
+        pass
+
+    sleep = clear_kv_cache = release_kv_cache = resume_kv_cache = start_profile = stop_profile = wake_up
+
+
+class TransformersReplica(RolloutReplica):
+    """One server per learner rank."""
+
+    async def launch_servers(self):
+        name = _server_name(self.replica_rank, self.name_suffix)
+        server = (
+            ray.remote(TransformersServer)
+            .options(name=name, num_cpus=0, max_concurrency=self.max_concurrency)
+            .remote(
+                model_path=self.model_config.path,
+                response_length=self.config.response_length,
+                max_batch=self.config.max_num_seqs,
+                seed=self.config.seed,
+                trust_remote_code=self.model_config.trust_remote_code,
+            )
+        )
+        self.servers = [server]
+        self._server_handle, self._server_address = server, name

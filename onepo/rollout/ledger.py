@@ -1,0 +1,116 @@
+"""One small Ray actor per run that knows what became of every group, filtered ones included.
+
+Groups are decided in several agent-loop workers and filtered ones never reach the trainer's batch, so their counts meet
+here. It also answers whether the teacher is still in use, and holds what the terminal shows while a step is running.
+"""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import ray
+
+from onepo.settings import Settings
+from onepo.teachers.retirement import RetirementController
+
+
+class GroupSignal(str, Enum):
+    """What the accuracies of a group say once the teacher's response had its chance."""
+
+    MIXED = "mixed"  # differ: the group carries a signal
+    ALL_RIGHT = "all_right"
+    ALL_WRONG = "all_wrong"
+    EQUAL = "equal"  # equal, neither 0 nor 1
+    FAILED = "failed"  # a rollout raised; its error is in the logs
+
+
+@dataclass(frozen=True)
+class GroupReport:
+    """One decided group of a training step."""
+
+    step: int
+    signal: GroupSignal
+    teacher_candidate: bool
+    teacher_used: bool
+
+
+class RunLedger:
+    """The actor's class; every method is quick and keeps no reference to its arguments' tensors."""
+
+    def __init__(self, settings: Settings):
+        self._controller = RetirementController(
+            max_steps=settings.teacher_max_steps,
+            plateau_window=settings.retirement_plateau_window,
+            plateau_tolerance=settings.retirement_plateau_tolerance,
+            plateau_min_rate=settings.retirement_plateau_min_rate,
+        )
+        self._teacher_switched_on = settings.teacher_enabled
+        self._signals: dict[int, Counter] = defaultdict(Counter)
+        self._candidates: Counter = Counter()
+        self._replaced: Counter = Counter()
+        self._rollouts: dict[str, dict[str, int]] = {}
+
+    def teacher_enabled(self, step: int) -> bool:
+        """Whether groups of this step may use a teacher response."""
+        return self._teacher_switched_on and self._controller.teacher_enabled(step)
+
+    def report_group(self, report: GroupReport) -> None:
+        self._signals[report.step][report.signal] += 1
+        self._candidates[report.step] += report.teacher_candidate
+        self._replaced[report.step] += report.teacher_used
+
+    def report_rollouts(self, worker: str, generating: int, grading: int) -> None:
+        """How many rollouts one worker has under way; replaces what it said before."""
+        self._rollouts[worker] = {"generating": generating, "grading": grading}
+
+    def group_signals(self, step: int) -> dict[str, int]:
+        """Decided groups of the step by :class:`GroupSignal` value."""
+        return {signal.value: count for signal, count in self._signals[step].items()}
+
+    def live(self, step: int) -> dict[str, Any]:
+        """What the terminal's live line shows about a running step."""
+        rollouts: Counter = Counter()
+        for counts in self._rollouts.values():
+            rollouts.update(counts)
+        return {"signals": self.group_signals(step), "replaced": self._replaced[step], **rollouts}
+
+    def close_step(self, step: int) -> dict[str, float]:
+        """End a training step: update the retirement state and return the ``onepo/*`` metrics of its groups.
+
+        ``onepo/retirement_rate`` is absent when no group had a candidate.
+        """
+        enabled = self.teacher_enabled(step)
+        candidates, replaced = self._candidates.pop(step, 0), self._replaced.pop(step, 0)
+        signals = self._signals.pop(step, Counter())
+        rate = 1 - replaced / candidates if candidates else None
+        if self._teacher_switched_on:
+            self._controller.close_step(step, rate)
+        metrics: dict[str, float] = {
+            "onepo/teacher_candidates": candidates,
+            "onepo/teacher_replaced": replaced,
+            "onepo/teacher_enabled": float(enabled),
+        }
+        if rate is not None:
+            metrics["onepo/retirement_rate"] = rate
+        metrics.update({f"onepo/groups_{signal.value}": signals[signal] for signal in GroupSignal})
+        return metrics
+
+    def disabled_reason(self) -> str | None:
+        """Why the teacher is out of use for good, or None."""
+        return "switched off" if not self._teacher_switched_on else self._controller.disabled_reason
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._controller.state_dict()
+
+
+def create_ledger(name: str, settings: Settings) -> ray.actor.ActorHandle:
+    """Start the run's ledger; it ends with the process that called this."""
+    return ray.remote(RunLedger).options(name=name, num_cpus=0).remote(settings)
+
+
+def ledger_name(run_dir: str) -> str:
+    """The actor's name: it carries the run, so that two runs on one cluster keep apart."""
+    return f"onepo_ledger:{run_dir}"
+
+

@@ -1,0 +1,197 @@
+"""verl's agent-loop worker with one more decision: may the teacher's response take the place of a rollout?
+
+The decision falls as soon as the group is scored, while other prompts are still generating, and before the group is
+stored, so that the filter of dynamic sampling sees the group as it will be trained on (algorithms page, section 2).
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import ray
+import torch
+from omegaconf import OmegaConf
+from verl.experimental.agent_loop import AgentLoopOutput
+from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
+
+from onepo.compat import plain_class
+from onepo.data.chat import end_of_turn_token_id, rollout_stop_ids
+from onepo.rollout.group import Group
+from onepo.rollout.ledger import GroupReport, GroupSignal, ledger_name
+from onepo.settings import parse_settings
+from onepo.teachers.cached import cached_response, response_token_ids
+from onepo.teachers.retirement import draw_session, teacher_is_used
+
+TEACHER_MASK = "teacher_mask"
+
+# The terminal redraws about once a second; telling the ledger more often would only cost calls.
+_REPORT_SECONDS = 0.5
+
+
+class TrainingRow(AgentLoopOutput):
+    """A rollout as it is stored for training, with the per-token teacher mask [T] beside the response mask."""
+
+    teacher_mask: list[int]
+
+    @classmethod
+    def of(cls, output: AgentLoopOutput, *, from_teacher: bool) -> "TrainingRow":
+        fields = {name: getattr(output, name) for name in output.model_fields_set}
+        return cls(**fields, teacher_mask=[int(from_teacher)] * len(output.response_ids))
+
+    def as_dict(self) -> dict[str, Any]:
+        fields = super().as_dict()
+        fields[TEACHER_MASK] = torch.tensor(fields.pop("teacher_mask"), dtype=torch.bool)
+        return fields
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """The session whose rollout makes room, and the teacher's response, already scored."""
+
+    session: int
+    output: AgentLoopOutput
+
+
+class OnePOAgentLoopWorker(plain_class(AgentLoopWorkerTQ)):
+    """Hooks: ``_run_prompt`` opens a group, ``_run_agent_loop`` seeds a rollout and marks a failed one,
+    ``_agent_loop_postprocess`` scores, waits for the group's decision and stores."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        section = OmegaConf.to_container(self.config.onepo, resolve=True)
+        self._settings = parse_settings(section)
+        self._signal_metric = self.config.algorithm.filter_groups.metric
+        self._ledger = ray.get_actor(ledger_name(self._settings.run_dir))
+        self._name = ray.get_runtime_context().get_actor_id()
+        self._end_of_turn_id = end_of_turn_token_id(self.tokenizer)
+        self._stop_ids, self._added_stop_id = rollout_stop_ids(self.tokenizer, self.model_config.generation_config)
+        self._groups: dict[str, Group[AgentLoopOutput, Replacement | None]] = {}
+        self._generating = self._grading = 0
+        self._reported_at = 0.0
+
+    async def _run_prompt(self, prompt, sampling_params, trajectory, trace=False):
+        if self._added_stop_id is not None:
+            sampling_params = {**sampling_params, "stop_token_ids": self._stop_ids}
+        if trajectory["validate"]:
+            return await super()._run_prompt(prompt, sampling_params, trajectory, trace)
+        uid = prompt["uid"]
+        size = prompt.get("__rollout_n__", self.rollout_config.n)
+        group = self._groups[uid] = Group(size, lambda outcomes: self._decide(prompt, group, outcomes))
+        try:
+            await super()._run_prompt(prompt, sampling_params, trajectory, trace)
+        finally:
+            del self._groups[uid]
+            self._report_rollouts(at_once=True)
+
+    async def _run_agent_loop(self, sampling_params, trajectory, *, agent_name, trace=True, **kwargs):
+        if self._settings.per_request_seeds:
+            key = f"{self._settings.seed}:{trajectory['step']}:{trajectory['validate']}:{kwargs['index']}:{kwargs['session_id']}"
+            sampling_params = {**sampling_params, "seed": Random(key).getrandbits(62)}
+        self._generating += 1
+        self._report_rollouts()
+        try:
+            return await super()._run_agent_loop(
+                sampling_params, trajectory, agent_name=agent_name, trace=trace, **kwargs
+            )
+        except BaseException:
+            if (group := self._groups.get(kwargs["uid"])) is not None:
+                await group.fail(kwargs["session_id"])
+            raise
+
+    async def _agent_loop_postprocess(self, output, validate, **kwargs):
+        columns = {name: value for name, value in kwargs.items() if name != "teacher"}  # big, and used up by now
+        self._generating -= 1
+        self._grading += 1
+        self._report_rollouts()
+        try:
+            await self._compute_score([output], kwargs=columns)
+        finally:
+            self._grading -= 1
+        if validate:
+            return await super()._agent_loop_postprocess(output, validate, **columns)
+        replacement = await self._groups[kwargs["uid"]].arrive(kwargs["session_id"], output)
+        if replacement is not None and replacement.session == kwargs["session_id"]:
+            row = TrainingRow.of(replacement.output, from_teacher=True)
+        else:
+            row = TrainingRow.of(output, from_teacher=False)
+        return await super()._agent_loop_postprocess(row, validate, **columns)
+
+    async def _decide(
+        self, prompt: Mapping[str, Any], group: Group, outputs: dict[int, AgentLoopOutput]
+    ) -> Replacement | None:
+        """All rollouts of a prompt are scored: offer the teacher's response, and report the group."""
+        step = prompt["global_steps"]
+        candidate = None
+        if outputs and await self._ledger.teacher_enabled.remote(step):
+            candidate = await self._teacher_candidate(prompt, step, next(iter(outputs.values())))
+        replacement = None
+        rewards = [output.reward_score for output in outputs.values()]
+        if candidate is not None and teacher_is_used(candidate.reward_score, rewards):
+            sessions = sorted(outputs)
+            draw = draw_session(seed=self._settings.seed, step=step, index=prompt["index"], n=len(sessions))
+            replacement = Replacement(sessions[draw], candidate)
+        final = {**outputs, **({replacement.session: replacement.output} if replacement else {})}
+        await self._ledger.report_group.remote(
+            GroupReport(
+                step=step,
+                signal=self._signal(list(final.values()), failed=group.failed),
+                teacher_candidate=candidate is not None,
+                teacher_used=replacement is not None,
+            )
+        )
+        return replacement
+
+    async def _teacher_candidate(
+        self, prompt: Mapping[str, Any], step: int, sibling: AgentLoopOutput
+    ) -> AgentLoopOutput | None:
+        """The prompt's teacher response as a scored rollout, or None. ``sibling`` is any rollout of the prompt."""
+        text = cached_response(
+            prompt["teacher"]["responses"], seed=self._settings.seed, step=step, index=prompt["index"]
+        )
+        if text is None:
+            return None
+        ids = response_token_ids(
+            text,
+            tokenizer=self.tokenizer,
+            prompt_ids=sibling.prompt_ids,
+            end_of_turn_id=self._end_of_turn_id,
+            max_tokens=self.rollout_config.response_length,
+        )
+        output = AgentLoopOutput(
+            prompt_ids=sibling.prompt_ids,
+            response_ids=ids,
+            response_mask=[1] * len(ids),
+            # no rollout engine sampled these tokens: the trainer puts the policy's own figures here
+            response_logprobs=[0.0] * len(ids) if sibling.response_logprobs is not None else None,
+            num_turns=sibling.num_turns,
+            metrics=sibling.metrics.model_copy(),
+            multi_modal_data=sibling.multi_modal_data,
+            extra_fields={name: v for name, v in sibling.extra_fields.items() if name != "reward_extra_info"},
+        )
+        columns = {name: value for name, value in prompt.items() if name not in ("teacher", "agent_name")}
+        await self._compute_score([output], kwargs=columns)
+        return output
+
+    def _signal(self, outputs: list[AgentLoopOutput], *, failed: int) -> GroupSignal:
+        if failed:
+            return GroupSignal.FAILED
+        values = {float(output.extra_fields["reward_extra_info"][self._signal_metric]) for output in outputs}
+        if len(values) > 1:
+            return GroupSignal.MIXED
+        return {1.0: GroupSignal.ALL_RIGHT, 0.0: GroupSignal.ALL_WRONG}.get(values.pop(), GroupSignal.EQUAL)
+
+    def _report_rollouts(self, at_once: bool = False) -> None:
+        now = time.monotonic()
+        if at_once or now - self._reported_at > _REPORT_SECONDS:
+            self._reported_at = now
+            self._ledger.report_rollouts.remote(self._name, generating=self._generating, grading=self._grading)
+
+
+class OnePOAgentLoopManager(AgentLoopManagerTQ):
+    """verl's manager with the worker above; named in the configuration."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.agent_loop_workers_class = ray.remote(OnePOAgentLoopWorker)

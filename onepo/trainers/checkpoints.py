@@ -1,0 +1,63 @@
+"""Checkpoints that appear whole or not at all.
+
+verl writes ``global_step_N`` in place and its rotation deletes old weights first. Here a checkpoint is written into a
+staging folder, finished, renamed, and only then are old ones removed.
+"""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+STAGING = ".staging"
+_NAME = re.compile(r"global_step_(\d+)$")
+
+
+def checkpoint_folder(root: str | Path, step: int) -> Path:
+    return Path(root) / f"global_step_{step}"
+
+
+def model_folder(checkpoint: Path) -> Path:
+    """The Hugging Face directory inside a checkpoint: weights, tokenizer, chat template."""
+    return checkpoint / "actor" / "huggingface"
+
+
+def list_checkpoints(root: str | Path) -> list[Path]:
+    """Complete checkpoints, oldest step first."""
+    root = Path(root)
+    found = {int(match[1]): path for path in root.glob("global_step_*") if (match := _NAME.search(path.name))}
+    return [found[step] for step in sorted(found)]
+
+
+def start_staging(root: str | Path) -> Path:
+    """An empty staging folder; what a broken save left there is removed."""
+    staging = Path(root) / STAGING
+    shutil.rmtree(staging, ignore_errors=True)
+    staging.mkdir(parents=True)
+    return staging
+
+
+def publish(root: str | Path, step: int) -> Path:
+    """Move a finished checkpoint out of the staging folder."""
+    target = checkpoint_folder(root, step)
+    shutil.rmtree(target, ignore_errors=True)
+    staging = Path(root) / STAGING
+    checkpoint_folder(staging, step).rename(target)
+    shutil.rmtree(staging)
+    return target
+
+
+def prune(root: str | Path, keep: int) -> list[Path]:
+    """Remove whole checkpoints until ``keep`` are left, oldest first; returns what was removed."""
+    removed = list_checkpoints(root)[:-keep]
+    for path in removed:
+        shutil.rmtree(path)
+    return removed
+
+
+def write_stop_ids(model_dir: Path, stop_ids: list[int]) -> None:
+    """Let the exported model stop where the rollout engine stopped."""
+    path = model_dir / "generation_config.json"
+    config = json.loads(path.read_text()) if path.exists() else {}
+    config["eos_token_id"] = stop_ids
+    path.write_text(json.dumps(config, indent=2) + "\n")

@@ -1,0 +1,68 @@
+"""What a run writes down while it trains: ``metrics.jsonl`` (one object per step) and ``events.jsonl`` (for the terminal)."""
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+METRICS_FILE = "metrics.jsonl"
+EVENTS_FILE = "events.jsonl"
+
+
+class Journal:
+    """Appends whole lines and flushes each, so that a reader of a running or killed run sees complete records."""
+
+    def __init__(self, *, run_dir: str, logs_dir: str):
+        self._metrics = Path(run_dir) / METRICS_FILE
+        self._events = Path(logs_dir) / EVENTS_FILE
+        for file in (self._metrics, self._events):
+            file.parent.mkdir(parents=True, exist_ok=True)
+
+    def event(self, kind: str, **fields: Any) -> None:
+        """Tell the terminal: plan, step, checkpoint, note."""
+        _append(self._events, {"event": kind, "time": time.time(), **fields})
+
+    def metrics(self, step: int, data: dict[str, Any]) -> None:
+        """Record a step's metrics; values that are no numbers are left out, non-finite ones become null."""
+        _append(self._metrics, {"step": step, "time": time.time(), **numbers(data)})
+
+
+def numbers(data: dict[str, Any]) -> dict[str, float | int | None]:
+    """The entries of a metrics dictionary that are numbers, as JSON can hold them."""
+    found = {}
+    for name, value in data.items():
+        if isinstance(value, np.generic) or (hasattr(value, "numel") and value.numel() == 1):
+            value = value.item()
+        if isinstance(value, (bool, int, float)):
+            found[name] = value if math.isfinite(value) else None
+    return found
+
+
+def _append(path: Path, record: dict[str, Any]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+class RecordingLogger:
+    """verl's tracker with every record also written to the journal.
+
+    Args:
+        tracking: verl's ``Tracking`` (console, SwanLab, ...).
+        on_log: called with (step, metrics) after the record is safe in the file.
+    """
+
+    def __init__(self, tracking: Any, journal: Journal, on_log):
+        self._tracking = tracking
+        self._journal = journal
+        self._on_log = on_log
+
+    def log(self, data: dict[str, Any], step: int, backend: Any = None) -> None:
+        self._journal.metrics(step, data)
+        self._on_log(step, data)
+        self._tracking.log(data=data, step=step, backend=backend)
+
+    def __getattr__(self, name):
+        return getattr(self._tracking, name)
