@@ -19,7 +19,7 @@ def plain_class(actor_class: Any) -> type:
         RuntimeError: Ray no longer keeps the class where it was.
     """
     try:
-        return actor_class.__ray_metadata__.modified_class.__ray_actor_class__
+        return actor_class.__ray_actor_class__
     except AttributeError as error:
         raise RuntimeError(
             f"cannot find the class behind the Ray actor {actor_class!r}: this Ray version stores it elsewhere. "

@@ -45,12 +45,12 @@ class OnePORewardManager(RewardManagerBase):
         settings = self._settings
         if task["style"] != "multiple_choice":
             raise ValueError(f"no grader for a task of type {task['style']!r}: preflight should have refused it")
-        answer = visible_answer(response, marker=settings.answer_marker)
-        acc = multiple_choice_score(answer, task["ground_truth"])
         opened = prompt_tail.rstrip().endswith("<think>")
-        if settings.require_thinking and not has_closed_thinking(
-            response, opened_in_prompt=opened, marker=settings.answer_marker
-        ):
+        thought = has_closed_thinking(response, opened_in_prompt=opened, marker=settings.answer_marker)
+        # a think block that the prompt opened and the response never closed leaves no visible answer
+        answer = "" if opened and not thought else visible_answer(response, marker=settings.answer_marker)
+        acc = multiple_choice_score(answer, task["ground_truth"])
+        if settings.require_thinking and not thought:
             acc = 0.0
         overlong = answer_length = 0.0
         if settings.enable_overlong_buffer:

@@ -15,6 +15,10 @@ from onepo.settings import Settings
 from onepo.teachers.retirement import RetirementController
 
 
+# a metric must be a number
+_REASON_CODES = {None: 0, "step_limit": 1, "plateau": 2, "switched_off": 3}
+
+
 class GroupSignal(str, Enum):
     """What the accuracies of a group say once the teacher's response had its chance."""
 
@@ -31,6 +35,7 @@ class GroupReport:
 
     step: int
     signal: GroupSignal
+    student_acc: float | None  # mean accuracy of what the student wrote; None when every rollout failed
     teacher_candidate: bool
     teacher_used: bool
 
@@ -49,6 +54,7 @@ class RunLedger:
         self._signals: dict[int, Counter] = defaultdict(Counter)
         self._candidates: Counter = Counter()
         self._replaced: Counter = Counter()
+        self._student_acc: dict[int, list[float]] = defaultdict(list)
         self._rollouts: dict[str, dict[str, int]] = {}
 
     def teacher_enabled(self, step: int) -> bool:
@@ -59,6 +65,8 @@ class RunLedger:
         self._signals[report.step][report.signal] += 1
         self._candidates[report.step] += report.teacher_candidate
         self._replaced[report.step] += report.teacher_used
+        if report.student_acc is not None:
+            self._student_acc[report.step].append(report.student_acc)
 
     def report_rollouts(self, worker: str, generating: int, grading: int) -> None:
         """How many rollouts one worker has under way; replaces what it said before."""
@@ -78,11 +86,12 @@ class RunLedger:
     def close_step(self, step: int) -> dict[str, float]:
         """End a training step: update the retirement state and return the ``onepo/*`` metrics of its groups.
 
-        ``onepo/retirement_rate`` is absent when no group had a candidate.
+        ``onepo/retirement_rate`` is absent when no group had a candidate. ``onepo/student_acc`` is the accuracy of the
+        student alone, over every group generated for the step, before the teacher's responses came in.
         """
         enabled = self.teacher_enabled(step)
         candidates, replaced = self._candidates.pop(step, 0), self._replaced.pop(step, 0)
-        signals = self._signals.pop(step, Counter())
+        signals, student_acc = self._signals.pop(step, Counter()), self._student_acc.pop(step, [])
         rate = 1 - replaced / candidates if candidates else None
         if self._teacher_switched_on:
             self._controller.close_step(step, rate)
@@ -90,17 +99,21 @@ class RunLedger:
             "onepo/teacher_candidates": candidates,
             "onepo/teacher_replaced": replaced,
             "onepo/teacher_enabled": float(enabled),
+            "onepo/teacher_disabled_reason": _REASON_CODES[self.disabled_reason()],
         }
         if rate is not None:
             metrics["onepo/retirement_rate"] = rate
+        if student_acc:
+            metrics["onepo/student_acc"] = sum(student_acc) / len(student_acc)
         metrics.update({f"onepo/groups_{signal.value}": signals[signal] for signal in GroupSignal})
         return metrics
 
     def disabled_reason(self) -> str | None:
         """Why the teacher is out of use for good, or None."""
-        return "switched off" if not self._teacher_switched_on else self._controller.disabled_reason
+        return self._controller.disabled_reason if self._teacher_switched_on else "switched_off"
 
     def state_dict(self) -> dict[str, Any]:
+        """The retirement state, which a checkpoint keeps."""
         return self._controller.state_dict()
 
 

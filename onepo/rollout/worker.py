@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
+from statistics import fmean
 from typing import Any
 
 import ray
@@ -137,6 +138,7 @@ class OnePOAgentLoopWorker(plain_class(AgentLoopWorkerTQ)):
             GroupReport(
                 step=step,
                 signal=self._signal(list(final.values()), failed=group.failed),
+                student_acc=fmean(_reward_info(output)["acc"] for output in outputs.values()) if outputs else None,
                 teacher_candidate=candidate is not None,
                 teacher_used=replacement is not None,
             )
@@ -177,7 +179,7 @@ class OnePOAgentLoopWorker(plain_class(AgentLoopWorkerTQ)):
     def _signal(self, outputs: list[AgentLoopOutput], *, failed: int) -> GroupSignal:
         if failed:
             return GroupSignal.FAILED
-        values = {float(output.extra_fields["reward_extra_info"][self._signal_metric]) for output in outputs}
+        values = {float(_reward_info(output)[self._signal_metric]) for output in outputs}
         if len(values) > 1:
             return GroupSignal.MIXED
         return {1.0: GroupSignal.ALL_RIGHT, 0.0: GroupSignal.ALL_WRONG}.get(values.pop(), GroupSignal.EQUAL)
@@ -187,6 +189,10 @@ class OnePOAgentLoopWorker(plain_class(AgentLoopWorkerTQ)):
         if at_once or now - self._reported_at > _REPORT_SECONDS:
             self._reported_at = now
             self._ledger.report_rollouts.remote(self._name, generating=self._generating, grading=self._grading)
+
+
+def _reward_info(output: AgentLoopOutput) -> dict[str, float]:
+    return output.extra_fields["reward_extra_info"]
 
 
 class OnePOAgentLoopManager(AgentLoopManagerTQ):

@@ -61,3 +61,8 @@ def write_stop_ids(model_dir: Path, stop_ids: list[int]) -> None:
     config = json.loads(path.read_text()) if path.exists() else {}
     config["eos_token_id"] = stop_ids
     path.write_text(json.dumps(config, indent=2) + "\n")
+
+
+def write_retirement(checkpoint: Path, state: dict) -> None:
+    """Keep the state of Teacher Retirement beside the weights."""
+    (checkpoint / "retirement.json").write_text(json.dumps(state) + "\n")

@@ -1,0 +1,163 @@
+"""The run in the launcher's terminal: a live line within a step and one readable line per step.
+
+It reads what the trainer writes down and asks the ledger about the running step; verl's and Ray's own output goes to a
+log file.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO
+
+_POLL_SECONDS = 0.5
+_QUIET_SECONDS = 30.0  # between two progress lines when the output is no terminal
+
+
+class RunConsole:
+    """Renders a run's events in a thread, from :meth:`start` to :meth:`finish`.
+
+    Args:
+        stream: where to write; a live line is drawn when it is a terminal.
+        events: the trainer's event file, which need not exist yet.
+        live: given a step, the ledger's view of it, or None while there is none.
+    """
+
+    def __init__(self, stream: TextIO, events: Path, live: Callable[[int], dict[str, Any] | None]):
+        self._stream = stream
+        self._events = events
+        self._live = live
+        self._position = 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="onepo-console", daemon=True)
+        self._started = self._step_started = self._last_progress = time.monotonic()
+        self._step: int | None = None
+        self._plan: dict[str, Any] = {}
+        self._seconds: list[float] = []
+        self._live_line = False
+        self.validations: dict[int, float] = {}
+        self.checkpoints: dict[int, str] = {}
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Show what is left in the event file and stop."""
+        self._done.set()
+        self._thread.join()
+        self._show_events()
+        self._clear()
+
+    def say(self, text: str) -> None:
+        self._clear()
+        self._stream.write(text + "\n")
+        self._stream.flush()
+
+    def _run(self) -> None:
+        while not self._done.wait(_POLL_SECONDS):
+            self._show_events()
+            self._show_progress()
+
+    def _show_events(self) -> None:
+        if not self._events.exists():
+            return
+        with self._events.open("rb") as file:
+            file.seek(self._position)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break  # still being written
+                self._position += len(line)
+                event = json.loads(line)
+                getattr(self, f"_on_{event['event']}")(event)
+
+    def _on_plan(self, event: dict[str, Any]) -> None:
+        self._plan = event
+        self.say(
+            f"{event['train_prompts']} training and {event['val_prompts']} validation prompts; the final step is "
+            f"{event['final_step']} (from {event['ends_by']}; {event['steps_per_epoch']} steps an epoch)"
+        )
+
+    def _on_begin(self, event: dict[str, Any]) -> None:
+        self._step = event["step"]
+        self._step_started = self._last_progress = time.monotonic()
+
+    def _on_step(self, event: dict[str, Any]) -> None:
+        if "reward/score" in event:
+            self._seconds.append(event["timing_s/step"] + event.get("timing_s/testing", 0.0))
+            self.say(step_line(event, self._seconds))
+        if "validation/acc" in event:
+            self.validations[event["step"]] = event["validation/acc"]
+            self.say(f"  validation after step {event['step']}: accuracy {event['validation/acc']:.3f}")
+
+    def _on_checkpoint(self, event: dict[str, Any]) -> None:
+        self.checkpoints[event["step"]] = event["model_dir"]
+
+    def _on_stop(self, event: dict[str, Any]) -> None:
+        self.say(f"stopped: {event['reason']}")
+
+    def _on_end(self, event: dict[str, Any]) -> None:
+        self._step = None
+
+    def _show_progress(self) -> None:
+        now = time.monotonic()
+        terminal = self._stream.isatty()
+        if not terminal and now - self._last_progress < _QUIET_SECONDS:
+            return
+        self._last_progress = now
+        if self._step is None:
+            text = f"starting Ray and the workers: {now - self._started:.0f} s"
+        else:
+            text = progress_line(self._step, self._plan, self._live(self._step), now - self._step_started)
+        if terminal:
+            self._clear()
+            self._stream.write(text)
+            self._live_line = True
+        else:
+            self._stream.write(text + "\n")
+        self._stream.flush()
+
+    def _clear(self) -> None:
+        if self._live_line:
+            self._stream.write("\r\x1b[2K")
+            self._live_line = False
+
+
+def step_line(metrics: dict[str, Any], seconds: list[float]) -> str:
+    """One line for a finished step; ``seconds`` are the durations of the steps so far."""
+    step, final = metrics["step"], metrics["final_step"]
+    recent = seconds[-20:]
+    left = (final - step) * sum(recent) / len(recent)
+    retired = metrics.get("onepo/retirement_rate")
+    return (
+        f"step {step:>{len(str(final))}}/{final}"
+        f"  reward {metrics['reward/score']:.3f}"
+        f"  acc {metrics['onepo/student_acc']:.3f}"
+        f"  retired {'  - ' if retired is None else f'{retired:.2f}'}"
+        f"  floored {metrics['onepo/floored_tokens']:.0f}"
+        f"  length {metrics['response_length/mean']:.0f}"
+        f"  {seconds[-1]:.1f} s"
+        f"  left {duration(left)}"
+    )
+
+
+def progress_line(step: int, plan: dict[str, Any], live: dict[str, Any] | None, seconds: float) -> str:
+    """What a running step is doing."""
+    if live is None:
+        return f"step {step}: {seconds:.0f} s"
+    signals = live["signals"]
+    done = sum(signals.values())
+    equal = done - signals.get("mixed", 0)
+    return (
+        f"step {step}: {done} groups scored for a batch of {plan['train_batch_size']} ({equal} of equal rewards), "
+        f"{live.get('generating', 0)} responses generating, {live.get('grading', 0)} waiting for grading, {seconds:.0f} s"
+    )
+
+
+def duration(seconds: float) -> str:
+    """A time span for people."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

@@ -1,0 +1,238 @@
+"""The entry that the launcher starts: ``python -m onepo.train [Hydra overrides]``.
+
+Compose and check the configuration, open the run directory, hand over to verl's ``run_ppo``, and end with an exit code
+that tells what happened: 0 finished, 1 crashed, 2 wrong input (nothing was started), 3 stopped by a limit.
+"""
+
+import json
+import os
+import platform
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TextIO
+
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+import onepo
+from onepo.errors import ControlledStop, UserError
+
+_CONFIG = Path(__file__).parent / "config"
+
+
+def main(overrides: Sequence[str]) -> int:
+    """Train; returns the exit code."""
+    try:
+        _set_process_environment(overrides)
+        config = compose_config(overrides)
+        from onepo.preflight import check
+
+        settings = check(config)
+    except UserError as error:
+        for line in str(error).splitlines():
+            print(f"error: {line}", file=sys.stderr)
+        return 2
+    run = Run(config, settings, overrides)
+    return run.train()
+
+
+def compose_config(overrides: Sequence[str]) -> DictConfig:
+    """verl's configuration with ours and the overrides on top.
+
+    Raises:
+        UserError: an override is malformed or names a key that does not exist.
+    """
+    from hydra import compose, initialize_config_module
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        with initialize_config_module("onepo.config", version_base=None):
+            config = compose("onepo", overrides=list(overrides))
+        missing = [key for key in OmegaConf.missing_keys(config) if not key.startswith("reward.reward_model.")]
+    except (HydraException, OmegaConfBaseException) as error:
+        raise UserError(f"configuration: {str(error).splitlines()[0]}") from None
+    unset = sorted(set(missing) - _UNUSED_KEYS)
+    if unset:
+        raise UserError(f"configuration: no value for {', '.join(unset)}")
+    return config
+
+
+# required by verl's types, read by nothing here
+_UNUSED_KEYS = {"distillation.teacher_models.teacher_model.inference.name"}
+
+
+def _set_process_environment(overrides: Sequence[str]) -> None:
+    """Give this process the variables that the Ray workers get: verl reads them while it is imported."""
+    device = next((item.split("=", 1)[1] for item in reversed(overrides) if item.startswith("device=")), "gpu")
+    for file in (_CONFIG / "onepo.yaml", _CONFIG / "device" / f"{device}.yaml"):
+        if not file.exists():
+            raise UserError(f"DEVICE={device} is not known: use gpu or cpu")
+        variables = OmegaConf.select(OmegaConf.load(file), "ray_kwargs.ray_init.runtime_env.env_vars")
+        os.environ.update({name: str(value) for name, value in (variables or {}).items()})
+    if device == "cpu":
+        # Ray would give each worker one thread; the processes of a synchronous step take turns
+        os.environ.setdefault("OMP_NUM_THREADS", str(os.cpu_count() or 1))
+
+
+class Run:
+    """One run: its directory, its terminal, its end."""
+
+    def __init__(self, config: DictConfig, settings, overrides: Sequence[str]):
+        self._config = config
+        self._settings = settings
+        self._dir = Path(settings.run_dir)
+        self._facts: dict[str, Any] = {
+            "onepo": onepo.__version__,
+            "overrides": list(overrides),
+            "python": platform.python_version(),
+            "packages": {name: metadata.version(name) for name in ("verl", "torch", "transformers", "ray")},
+            "verl_commit": _verl_commit(),
+            "device": config.trainer.device,
+            "student": config.actor_rollout_ref.model.path,
+            "seed": settings.seed,
+            "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        }
+
+    def train(self) -> int:
+        from onepo.report.console import RunConsole
+        from onepo.trainers.journal import EVENTS_FILE
+
+        self._open_directory()
+        terminal = _keep_terminal(Path(self._settings.logs_dir) / "train.log")
+        console = RunConsole(terminal, Path(self._settings.logs_dir) / EVENTS_FILE, self._live_view)
+        console.say(f"run directory {self._dir}")
+        console.start()
+        code, reason = self._run_verl()
+        console.finish()
+        if code == 1:
+            console.say(f"failed: {reason}\nthe whole output is in {self._settings.logs_dir}/train.log")
+        self._close_directory(code, reason, console)
+        for line in _summary(console):
+            console.say(line)
+        return code
+
+    def _run_verl(self) -> tuple[int, str]:
+        import ray
+        from verl.trainer.main_ppo import run_ppo
+
+        from onepo.trainers.runner import OnePOTaskRunner
+
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        with tempfile.TemporaryDirectory(prefix="onepo-") as own_dir:
+            _choose_ray(self._config, self._settings.ray_dir or own_dir)
+            try:
+                run_ppo(self._config, task_runner_class=OnePOTaskRunner)
+                return 0, "finished"
+            except ControlledStop as stop:
+                stop = getattr(stop, "cause", stop)
+                return stop.exit_code, stop.reason
+            except KeyboardInterrupt:
+                return 130, "interrupted"
+            except SystemExit:
+                return 143, "terminated"
+            except Exception as error:
+                print(repr(error), file=sys.stderr)
+                return 1, _last_line(error)
+            finally:
+                ray.shutdown()
+
+    def _live_view(self, step: int) -> dict[str, Any] | None:
+        import ray
+
+        from onepo.rollout.ledger import ledger_name
+
+        if not ray.is_initialized():
+            return None
+        try:
+            ledger = ray.get_actor(ledger_name(self._settings.run_dir))
+            return ray.get(ledger.live.remote(step), timeout=2)
+        except (ValueError, ray.exceptions.RayError):
+            return None  # not there yet, or gone already
+
+    def _open_directory(self) -> None:
+        for folder in (self._dir, Path(self._settings.logs_dir), Path(self._settings.config_dir)):
+            folder.mkdir(parents=True, exist_ok=True)
+        OmegaConf.save(self._config, Path(self._settings.config_dir) / "config.yaml", resolve=True)
+        self._write_facts()
+        latest = self._dir.parent / "latest"
+        fresh = self._dir.parent / f".latest-{os.getpid()}"
+        fresh.symlink_to(self._dir.name)
+        fresh.replace(latest)
+
+    def _close_directory(self, code: int, reason: str, console) -> None:
+        self._facts.update(
+            ended=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            exit_code=code,
+            reason=reason,
+            checkpoints=[
+                {"step": step, "model_dir": path, "validation_accuracy": console.validations.get(step)}
+                for step, path in sorted(console.checkpoints.items())
+                if Path(path).exists()
+            ],
+        )
+        self._write_facts()
+
+    def _write_facts(self) -> None:
+        target = self._dir / "run.json"
+        fresh = target.with_suffix(".tmp")
+        fresh.write_text(json.dumps(self._facts, indent=2) + "\n")
+        fresh.replace(target)
+
+
+def _choose_ray(config: DictConfig, private_dir: str) -> None:
+    """A private Ray unless RAY_ADDRESS names a cluster; a foreign one on this machine is never joined by chance."""
+    address = os.environ.get("RAY_ADDRESS")
+    with open_dict(config.ray_kwargs.ray_init):
+        options = config.ray_kwargs.ray_init
+        if address:
+            options.address = address
+            for name in ("num_cpus", "num_gpus", "include_dashboard"):  # the cluster has its own
+                options.pop(name, None)
+        else:
+            options.address = "local"
+            options._temp_dir = private_dir
+
+
+def _keep_terminal(log: Path) -> TextIO:
+    """Send this process's output, and with it Ray's and verl's, to the log; return the terminal it had."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    terminal = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(target, 1)
+    os.dup2(target, 2)
+    os.close(target)
+    return terminal
+
+
+def _summary(console) -> list[str]:
+    lines = []
+    for step, path in sorted(console.checkpoints.items()):
+        if not Path(path).exists():
+            continue
+        score = console.validations.get(step)
+        lines.append(f"checkpoint of step {step}" + (f", validation accuracy {score:.3f}" if score is not None else ""))
+        lines.append(f"  {path}")
+    if lines:
+        lines.append(f"serve the last one: python -m sglang.launch_server --model-path {lines[-1].strip()} --port 30000")
+    return lines
+
+
+def _verl_commit() -> str | None:
+    from onepo.preflight import verl_commit
+
+    return verl_commit()
+
+
+def _last_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

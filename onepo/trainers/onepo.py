@@ -1,0 +1,262 @@
+"""The OnePO trainer: verl's V1 ``sync`` trainer with the smallest overrides that the recipe needs."""
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import ray
+import torch
+import transfer_queue as tq
+from omegaconf import OmegaConf, open_dict
+from verl.protocol import DataProto
+from verl.trainer.ppo.v1.trainer_base import register_trainer
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.utils.config import omega_conf_to_dataclass
+from verl.utils.debug.metrics import calculate_debug_metrics
+
+import onepo.trainers.group_advantage  # noqa: F401  registers the estimator
+from onepo.data.chat import rollout_stop_ids
+from onepo.errors import ControlledStop
+from onepo.rollout.ledger import GroupSignal, create_ledger, ledger_name
+from onepo.rollout.worker import TEACHER_MASK
+from onepo.settings import parse_settings
+from onepo.trainers import checkpoints
+from onepo.trainers.journal import Journal, RecordingLogger, numbers
+from onepo.trainers.policy_loss import onepo_loss
+from onepo.trainers.replay import BoundedReplayBuffer
+from onepo.trainers.schedule import Schedule
+
+
+@register_trainer("onepo_sync")
+class OnePOTrainer(PPOTrainerSync):
+    """Generate, replace, filter, update, synchronise, validate: the order is upstream's ``fit``.
+
+    What is added: the OnePO loss and group advantage, a limit on dynamic sampling, one plan for the final step, the
+    validation schedule, checkpoints that appear whole, a stop on non-finite gradients, and the journal.
+    """
+
+    def __init__(self, config):
+        with open_dict(config):
+            # upstream compares this with "sync" in several places: our registered name would get the async buffer
+            config.trainer.v1.trainer_mode = "sync"
+        self.settings = parse_settings(OmegaConf.to_container(config.onepo, resolve=True))
+        self.journal = Journal(run_dir=self.settings.run_dir, logs_dir=self.settings.logs_dir)
+        self.ledger = create_ledger(ledger_name(self.settings.run_dir), self.settings)
+        self._dispatched = 0  # prompts sent to rollout in the current step
+        self._rollout_awake = True
+        super().__init__(config)
+
+    # ---- set-up
+
+    def _build_replay_buffer(self):
+        return BoundedReplayBuffer.over(
+            super()._build_replay_buffer(),
+            poll_interval=self.settings.poll_interval,
+            on_exhausted=self._stop_sampling,
+        )
+
+    def _init_dataloader(self):
+        if self.config.data.val_files is None:
+            with open_dict(self.config):
+                self.config.data.val_batch_size = 1  # the size of an empty set is no batch size
+        super()._init_dataloader()
+        trainer = self.config.trainer
+        self.schedule = Schedule(
+            steps_per_epoch=self.steps_per_epoch,
+            total_epochs=trainer.total_epochs,
+            max_steps=trainer.total_training_steps,
+            test_freq=trainer.test_freq,
+            test_steps=self.settings.test_steps,
+            save_freq=trainer.save_freq,
+        )
+        # upstream leaves its loop silently at the last epoch; with the smaller number both ends are the same step
+        self.total_training_steps = self.schedule.final_step
+        self.config.actor_rollout_ref.actor.optim.total_training_steps = self.schedule.final_step
+        self.journal.event(
+            "plan",
+            final_step=self.schedule.final_step,
+            ends_by=self.schedule.ends_by,
+            steps_per_epoch=self.steps_per_epoch,
+            train_prompts=len(self.train_dataset),
+            val_prompts=len(self.val_dataset),
+            train_batch_size=self.config.data.train_batch_size,
+        )
+
+    def _setup(self):
+        super()._setup()
+        actor_config = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
+        self.actor_rollout_wg.set_loss_fn(
+            partial(onepo_loss, config=actor_config, probability_floor=self.settings.probability_floor)
+        )
+
+    # ---- the run
+
+    def fit(self, agent_loop_manager):
+        try:
+            super().fit(agent_loop_manager)
+        except ControlledStop as stop:
+            stop = getattr(stop, "cause", stop)  # Ray wraps what a worker raised
+            self._end_early(stop)
+            if stop.exit_code:
+                raise stop from None
+        self.journal.event("end", step=self.global_steps)
+
+    def on_step_begin(self):
+        super().on_step_begin()
+        self._dispatched = 0
+        self.config.trainer.save_freq = 1 if self.schedule.saves_at(self.global_steps) else 0
+        self.journal.event("begin", step=self.global_steps)
+
+    def on_sample_end(self):
+        super().on_sample_end()
+        self._rollout_awake = False
+
+    def on_step_end(self):
+        super().on_step_end()
+        self._rollout_awake = True
+        self.config.trainer.test_freq = 1 if self.schedule.validates_at(self.global_steps) else 0
+
+    def _end_early(self, stop: ControlledStop) -> None:
+        """Save what the last whole step left, and validate when the run counts as finished."""
+        self.global_steps -= 1  # the step under way was not made
+        if self._rollout_awake:
+            self.checkpoint_manager.sleep_replicas()
+        if not checkpoints.checkpoint_folder(self.config.trainer.default_local_dir, self.global_steps).exists():
+            self._save_checkpoint()
+        if stop.exit_code == 0 and self.schedule.validates:
+            self.checkpoint_manager.update_weights(self.global_steps)
+            self.logger.log(data=self._validate(), step=self.global_steps)
+        self._shutdown_dump_executor()
+        self.journal.event("stop", step=self.global_steps, reason=stop.reason, exit_code=stop.exit_code)
+
+    # ---- dynamic sampling
+
+    def _submit_batch_to_rollout(self, batch):
+        self._dispatched += len(batch)
+        return super()._submit_batch_to_rollout(batch)
+
+    def _add_prompts_to_generate(self, num_prompts):
+        """Refill filtered groups up to the limit; past it the buffer finds itself exhausted."""
+        limit = self.settings.max_num_gen_batches
+        if limit > 0:
+            num_prompts = min(num_prompts, limit * self.config.data.train_batch_size - self._dispatched)
+        return super()._add_prompts_to_generate(num_prompts) if num_prompts > 0 else 0
+
+    def _stop_sampling(self):
+        signals = ray.get(self.ledger.group_signals.remote(self.global_steps))
+        counts = ", ".join(f"{signals.get(signal.value, 0)} {signal.value}" for signal in GroupSignal)
+        asked = f"step {self.global_steps}: {self._dispatched} prompts gave no batch of {self.config.data.train_batch_size}"
+        useless = {name for name, count in signals.items() if count and name != GroupSignal.MIXED.value}
+        if useless <= {GroupSignal.ALL_RIGHT.value}:
+            raise ControlledStop(f"{asked} (groups: {counts}): every other prompt is answered right, training is done", 0)
+        raise ControlledStop(
+            f"{asked} (groups: {counts}). Groups whose rollouts all score the same teach nothing and were filtered. "
+            "Set ENABLE_FILTER_GROUPS=False to train on them, raise MAX_NUM_GEN_BATCHES, or check data and reward.",
+            3,
+        )
+
+    # ---- update
+
+    def _compute_old_log_prob(self, batch, metrics):
+        """Give teacher tokens, which no rollout engine sampled, the policy's own figure as their rollout figure.
+
+        Otherwise every comparison of rollout and learner would be about the teacher's text.
+        """
+        batch = super()._compute_old_log_prob(batch, metrics)
+        fields = ["rollout_log_probs", "old_log_probs", "response_mask", "responses", TEACHER_MASK]
+        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
+        lengths = data["responses"].offsets().diff()
+        padded = data.to_padded_tensor()
+        teacher = padded[TEACHER_MASK][:, : padded["response_mask"].shape[1]].bool()
+        padded["rollout_log_probs"] = padded["old_log_probs"].where(teacher, padded["rollout_log_probs"])
+        rows = [row[:length] for row, length in zip(padded["rollout_log_probs"], lengths.tolist(), strict=True)]
+        data["rollout_log_probs"] = torch.nested.as_nested_tensor(rows, layout=torch.jagged)
+        tq.kv_batch_put(
+            keys=batch.keys, partition_id=batch.partition_id, fields=data.select("rollout_log_probs")
+        )
+        sampled = padded["response_mask"].bool() & ~teacher
+        if sampled.any():
+            padded["response_mask"] = sampled
+            metrics.update(calculate_debug_metrics(DataProto(batch=padded)))
+        return batch
+
+    def _update_actor(self, batch, metrics):
+        batch = super()._update_actor(batch, metrics)
+        if not np.isfinite(metrics["actor/grad_norm"]):
+            # verl skips such an update without a word
+            raise ControlledStop(f"step {self.global_steps}: the gradient norm is not finite", 3)
+        metrics.update(self._loss_metrics(metrics, rows=len(batch.keys)))
+        return batch
+
+    def _loss_metrics(self, metrics: dict, rows: int) -> dict[str, float]:
+        """Token sums of the loss for the whole step, from what verl averages over ranks and mini-batches."""
+        actor = self.config.actor_rollout_ref.actor
+        updates = rows / (actor.ppo_mini_batch_size * self.config.actor_rollout_ref.rollout.n) * actor.ppo_epochs
+        ranks = max(self.actor_rollout_wg._dispatch_info["actor"]) + 1
+        prefix = "actor/onepo/"
+        names = [name for name in metrics if name.startswith(prefix)]
+        sums = {name.removeprefix(prefix): metrics.pop(name) * updates * ranks for name in names}
+        teacher, rescaled = sums["teacher_tokens"], sums["rescaled_tokens"]
+        tokens = max(sums["response_tokens"], 1)
+        students = max(tokens - teacher, 1)
+        return {
+            "onepo/teacher_tokens": teacher,
+            "onepo/teacher_token_fraction": teacher / tokens,
+            "onepo/floored_tokens": sums["floored_tokens"],
+            "onepo/rescaled_tokens": rescaled,
+            "onepo/rescaled_token_fraction": rescaled / teacher if teacher else 0.0,
+            "onepo/rescale_mean": sums["rescale_sum"] / rescaled if rescaled else 1.0,
+            "actor/pg_clipfrac": sums["clipped_tokens"] / tokens,
+            "actor/pg_clipfrac_lower": sums["lower_clipped_tokens"] / tokens,
+            "actor/ppo_kl": sums["approx_kl_sum"] / students,
+        }
+
+    # ---- metrics, validation, checkpoints
+
+    @property
+    def logger(self):
+        """verl's tracker; what it logs is also written to the journal."""
+        return self._logger
+
+    @logger.setter
+    def logger(self, tracking):
+        self._logger = RecordingLogger(tracking, self.journal, self._tell_terminal)
+
+    def _tell_terminal(self, step, metrics):
+        self.journal.event("step", step=step, final_step=self.schedule.final_step, **numbers(metrics))
+
+    def _compute_metrics(self, batch, metrics, timing_raw, global_steps, epoch):
+        super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
+        keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
+        data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
+        infos = [extra["reward_extra_info"] for extra in data.pop("extra_fields").tolist()]
+        for name in infos[0]:
+            metrics[f"reward/{name}"] = float(np.mean([info[name] for info in infos]))
+        metrics.update(ray.get(self.ledger.close_step.remote(global_steps)))
+
+    def _val_metrics_update(self, data_sources, sample_uids, reward_extra_infos_dict, sample_turns, **kwargs):
+        metrics = super()._val_metrics_update(
+            data_sources, sample_uids, reward_extra_infos_dict, sample_turns, **kwargs
+        )
+        metrics["validation/acc"] = float(np.mean(reward_extra_infos_dict["acc"]))
+        metrics["validation/score"] = float(np.mean(reward_extra_infos_dict["score"]))
+        return metrics
+
+    def _save_checkpoint(self):
+        root = Path(self.config.trainer.default_local_dir)
+        self.config.trainer.default_local_dir = str(checkpoints.start_staging(root))
+        try:
+            super()._save_checkpoint()
+            staged = checkpoints.checkpoint_folder(self.config.trainer.default_local_dir, self.global_steps)
+        finally:
+            self.config.trainer.default_local_dir = str(root)
+        generation_config = omega_conf_to_dataclass(self.config.actor_rollout_ref.model).generation_config
+        stop_ids, _ = rollout_stop_ids(self.tokenizer, generation_config)
+        checkpoints.write_stop_ids(checkpoints.model_folder(staged), stop_ids)
+        checkpoints.write_retirement(staged, ray.get(self.ledger.state_dict.remote()))
+        published = checkpoints.publish(root, self.global_steps)
+        checkpoints.prune(root, self.settings.max_checkpoints)
+        self.journal.event(
+            "checkpoint", step=self.global_steps, model_dir=str(checkpoints.model_folder(published))
+        )
+

@@ -1,0 +1,1 @@
+"""CAMP: asynchronous training over several task services."""

@@ -1,0 +1,92 @@
+"""What a user sees in the terminal while a run trains."""
+
+import io
+import json
+
+import pytest
+
+from onepo.report.console import RunConsole, duration, progress_line, step_line
+
+STEP = {
+    "event": "step",
+    "step": 7,
+    "final_step": 130,
+    "reward/score": 0.25,
+    "onepo/student_acc": 0.125,
+    "onepo/retirement_rate": 0.5,
+    "onepo/floored_tokens": 96.0,
+    "response_length/mean": 11.6,
+    "timing_s/step": 2.0,
+}
+PLAN = {
+    "event": "plan",
+    "train_prompts": 100,
+    "val_prompts": 10,
+    "final_step": 130,
+    "ends_by": "TOTAL_EPOCHS",
+    "steps_per_epoch": 13,
+    "train_batch_size": 16,
+}
+
+
+def write(path, *events):
+    with path.open("a") as file:
+        for event in events:
+            file.write(json.dumps(event) + "\n")
+
+
+@pytest.fixture
+def console(tmp_path):
+    return RunConsole(io.StringIO(), tmp_path / "events.jsonl", lambda step: None)
+
+
+def shown(console):
+    console._show_events()
+    return console._stream.getvalue()
+
+
+def test_a_step_is_one_readable_line():
+    line = step_line(STEP, [1.0, 2.0])
+    assert line == "step   7/130  reward 0.250  acc 0.125  retired 0.50  floored 96  length 12  2.0 s  left 3 min"
+    assert len(line) <= 100
+
+
+def test_a_step_without_candidates_shows_no_retirement():
+    assert "retired   -  " in step_line({k: v for k, v in STEP.items() if "retirement" not in k}, [2.0])
+
+
+def test_events_are_shown_once_and_remembered(console, tmp_path):
+    events = tmp_path / "events.jsonl"
+    assert shown(console) == ""  # nothing there yet
+    write(events, PLAN, {"event": "begin", "step": 7}, {**STEP, "validation/acc": 0.75, "timing_s/testing": 1.0})
+    write(events, {"event": "checkpoint", "step": 7, "model_dir": "/run/7"})
+    text = shown(console)
+    assert "the final step is 130 (from TOTAL_EPOCHS; 13 steps an epoch)" in text
+    assert "step   7/130" in text and "3.0 s" in text
+    assert "validation after step 7: accuracy 0.750" in text
+    assert shown(console) == text
+    assert console.validations == {7: 0.75}
+    assert console.checkpoints == {7: "/run/7"}
+
+
+def test_a_line_that_is_still_being_written_is_left_for_later(console, tmp_path):
+    events = tmp_path / "events.jsonl"
+    line = json.dumps({"event": "stop", "step": 3, "reason": "nothing left to learn", "exit_code": 0})
+    events.write_text(line[:20])
+    assert shown(console) == ""
+    events.write_text(line + "\n")
+    assert "stopped: nothing left to learn" in shown(console)
+
+
+def test_progress_tells_what_the_step_waits_for():
+    live = {"signals": {"mixed": 3, "all_wrong": 5}, "replaced": 2, "generating": 40, "grading": 8}
+    assert progress_line(4, PLAN, live, 12.3) == (
+        "step 4: 8 groups scored for a batch of 16 (5 of equal rewards), "
+        "40 responses generating, 8 waiting for grading, 12 s"
+    )
+    assert progress_line(4, PLAN, None, 12.3) == "step 4: 12 s"
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(5, "5 s"), (300, "5 min"), (7200, "2.0 h")])
+def test_durations_are_for_people(seconds, text):
+    assert duration(seconds) == text

@@ -1,0 +1,106 @@
+"""Batched sampling against plain full forward passes of the same models."""
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig, Qwen3Config
+
+from onepo.backends.cpu.generation import SamplingRequest, sample_batch
+
+SIZES = {
+    "vocab_size": 61,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+}
+PROMPTS = [[5, 6, 7], [9], [11, 12, 13, 14, 15, 16, 17, 18], [20, 21]]
+
+
+@pytest.fixture(params=["llama", "qwen3"])
+def model(request):
+    torch.manual_seed(0)
+    config = LlamaConfig(**SIZES) if request.param == "llama" else Qwen3Config(**SIZES, head_dim=8)
+    return AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval()
+
+
+def request(prompt, *, seed=0, max_tokens=12, temperature=1.0, top_k=-1, top_p=1.0, stop_ids=()):
+    return SamplingRequest(prompt, max_tokens, temperature, top_k, top_p, seed, frozenset(stop_ids))
+
+
+def sample(model, requests):
+    return sample_batch(model, requests, pad_id=0)
+
+
+def full_log_probs(model, prompt, response, temperature):
+    """What the learner computes: one forward pass over prompt and response, without cache or padding."""
+    with torch.no_grad():
+        logits = model(torch.tensor([prompt + response])).logits[0, len(prompt) - 1 : -1].float()
+    return torch.log_softmax(logits / temperature, -1).gather(1, torch.tensor(response)[:, None])[:, 0]
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_log_probs_are_those_of_the_learner(model, temperature):
+    requests = [request(prompt, seed=i, temperature=temperature) for i, prompt in enumerate(PROMPTS)]
+    for prompt, response in zip(PROMPTS, sample(model, requests), strict=True):
+        expected = full_log_probs(model, prompt, response.token_ids, temperature)
+        torch.testing.assert_close(torch.tensor(response.log_probs), expected, atol=1e-4, rtol=0)
+
+
+def test_a_seed_fixes_a_response_whatever_the_batch_is(model):
+    alone = [sample(model, [request(prompt, seed=i)])[0] for i, prompt in enumerate(PROMPTS)]
+    together = sample(model, [request(prompt, seed=i) for i, prompt in enumerate(PROMPTS)][::-1])[::-1]
+    assert [r.token_ids for r in alone] == [r.token_ids for r in together]
+    other = sample(model, [request(prompt, seed=100 + i) for i, prompt in enumerate(PROMPTS)])
+    assert [r.token_ids for r in alone] != [r.token_ids for r in other]
+
+
+def test_temperature_zero_takes_the_most_likely_token(model):
+    response = sample(model, [request(PROMPTS[0], temperature=0.0, max_tokens=5)])[0]
+    ids = list(PROMPTS[0])
+    for token in response.token_ids:
+        with torch.no_grad():
+            assert token == int(model(torch.tensor([ids])).logits[0, -1].argmax())
+        ids.append(token)
+
+
+def test_a_stop_token_ends_its_response_and_no_other(model):
+    free = sample(model, [request(prompt, seed=i) for i, prompt in enumerate(PROMPTS)])
+    stop = free[0].token_ids[3]
+    requests = [request(prompt, seed=i, stop_ids=[stop] if i == 0 else ()) for i, prompt in enumerate(PROMPTS)]
+    stopped = sample(model, requests)
+    cut = free[0].token_ids.index(stop) + 1
+    assert stopped[0].token_ids == free[0].token_ids[:cut]
+    assert stopped[0].stop_reason == "completed"
+    assert [r.token_ids for r in stopped[1:]] == [r.token_ids for r in free[1:]]
+    assert {r.stop_reason for r in stopped[1:]} == {"length"}
+
+
+def test_every_response_keeps_its_own_limit(model):
+    lengths = [1, 4, 9, 2]
+    requests = [request(prompt, max_tokens=n, seed=i) for i, (prompt, n) in enumerate(zip(PROMPTS, lengths, strict=True))]
+    assert [len(r.token_ids) for r in sample(model, requests)] == lengths
+
+
+def test_draws_follow_the_model_distribution(model):
+    draws = 4000
+    responses = sample(model, [request(PROMPTS[0], seed=i, max_tokens=1) for i in range(draws)])
+    counts = torch.bincount(torch.tensor([r.token_ids[0] for r in responses]), minlength=SIZES["vocab_size"])
+    with torch.no_grad():
+        expected = torch.softmax(model(torch.tensor([PROMPTS[0]])).logits[0, -1].double(), -1)
+    error = (counts / draws - expected).abs()
+    assert (error < 5 * (expected * (1 - expected) / draws).sqrt() + 1e-9).all()  # five standard deviations
+
+
+def test_top_k_and_top_p_narrow_the_choice_but_not_the_log_prob(model):
+    with torch.no_grad():
+        probs = torch.softmax(model(torch.tensor([PROMPTS[0]])).logits[0, -1], -1)
+    order = probs.argsort(descending=True).tolist()
+    by_k = sample(model, [request(PROMPTS[0], seed=i, max_tokens=1, top_k=3) for i in range(300)])
+    assert {r.token_ids[0] for r in by_k} == set(order[:3])
+    mass = float(probs[order[:2]].sum()) - 1e-4  # the second token crosses it
+    by_p = sample(model, [request(PROMPTS[0], seed=i, max_tokens=1, top_p=mass) for i in range(300)])
+    assert {r.token_ids[0] for r in by_p} == set(order[:2])
+    for response in by_k + by_p:
+        assert response.log_probs[0] == pytest.approx(float(probs[response.token_ids[0]].log()), abs=1e-5)

@@ -1,0 +1,70 @@
+"""The run's ledger, as a plain object (the actor runs in the end-to-end tests)."""
+
+import pytest
+
+from onepo.rollout.ledger import GroupReport, GroupSignal, RunLedger
+from onepo.settings import parse_settings
+from tests.configs import onepo_section
+
+
+def ledger(**changes):
+    return RunLedger(parse_settings(onepo_section(**changes)))
+
+
+def report(step, *, signal=GroupSignal.MIXED, candidate=True, used=False, acc=0.5):
+    return GroupReport(step, signal, acc, candidate, used)
+
+
+def test_a_step_counts_every_group_and_is_then_forgotten():
+    book = ledger()
+    for used in (True, True, False):
+        book.report_group(report(1, used=used))
+    book.report_group(report(1, signal=GroupSignal.ALL_WRONG, candidate=False, acc=0.0))
+    metrics = book.close_step(1)
+    assert metrics["onepo/teacher_candidates"] == 3
+    assert metrics["onepo/teacher_replaced"] == 2
+    assert metrics["onepo/retirement_rate"] == pytest.approx(1 / 3)
+    assert metrics["onepo/student_acc"] == pytest.approx(1.5 / 4)
+    assert metrics["onepo/groups_mixed"] == 3
+    assert metrics["onepo/groups_all_wrong"] == 1
+    assert book.close_step(2)["onepo/teacher_candidates"] == 0
+
+
+def test_a_step_without_candidates_has_no_retirement_rate():
+    book = ledger()
+    book.report_group(report(1, candidate=False))
+    assert "onepo/retirement_rate" not in book.close_step(1)
+
+
+def test_a_plateau_stops_the_teacher_for_good():
+    book = ledger(retirement_plateau_window=2)
+    for step in (1, 2):
+        book.report_group(report(step, used=False))
+        assert book.teacher_enabled(step)
+        metrics = book.close_step(step)
+    assert not book.teacher_enabled(3)
+    assert book.disabled_reason() == "plateau"
+    assert metrics["onepo/teacher_disabled_reason"] == 2
+    book.report_group(report(3, used=True))
+    book.close_step(3)
+    assert not book.teacher_enabled(4)
+
+
+def test_a_step_limit_lets_the_first_steps_have_a_teacher():
+    book = ledger(teacher_max_steps=2)
+    assert [book.teacher_enabled(step) for step in (1, 2, 3)] == [True, True, False]
+
+
+def test_a_run_without_teacher_never_has_one():
+    book = ledger(teacher_enabled=False)
+    assert not book.teacher_enabled(1)
+    assert book.close_step(1)["onepo/teacher_disabled_reason"] == 3
+
+
+def test_the_live_view_adds_up_the_workers():
+    book = ledger()
+    book.report_rollouts("a", generating=5, grading=1)
+    book.report_rollouts("b", generating=2, grading=0)
+    book.report_rollouts("a", generating=3, grading=2)
+    book.report_group(report(4, used=True))
+    assert book.live(4) == {"signals": {"mixed": 1}, "replaced": 1, "generating": 5, "grading": 2}
