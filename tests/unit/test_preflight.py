@@ -1,0 +1,161 @@
+"""What is refused before anything is started, in the words of the launcher's options."""
+
+import json
+import shutil
+
+import pytest
+
+from onepo.errors import UserError
+from onepo.preflight import check
+from onepo.train import compose_config, main
+from tests.configs import compose
+
+RECORD = {
+    "type": "multiple_choice",
+    "question": "fever tree",
+    "options": {"A": "rest", "B": "water"},
+    "answer_idx": "A",
+    "prompt": [{"role": "user", "content": "fever tree"}],
+}
+OPEN = {
+    "type": "open_ended",
+    "prompt": [{"role": "user", "content": "fever tree"}],
+    "rubrics": [{"criterion": "names rest", "points": 1}],
+}
+SMALL = (
+    "device=cpu",
+    "trainer.n_gpus_per_node=1",
+    "data.train_batch_size=4",
+    "data.max_prompt_length=16",
+    "data.max_response_length=16",
+    "actor_rollout_ref.actor.ppo_mini_batch_size=2",
+    "onepo.overlong_buffer_len=8",
+    "trainer.test_freq=0",
+)
+
+
+def write_jsonl(path, records):
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+@pytest.fixture
+def train_file(tmp_path):
+    return write_jsonl(tmp_path / "train.jsonl", [RECORD] * 4)
+
+
+@pytest.fixture
+def broken_student(student, tmp_path):
+    return shutil.copytree(student, tmp_path / "student")
+
+
+def problems(*overrides, model, train_file):
+    config = compose(*SMALL, f"data.train_files={train_file}", f"onepo.run_dir={train_file.parent}/run", *overrides, model=model)
+    try:
+        check(config)
+    except UserError as error:
+        return str(error).splitlines()
+    return []
+
+
+def test_a_good_set_of_inputs_passes(student, train_file):
+    assert problems(model=student, train_file=train_file) == []
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("actor_rollout_ref.rollout.n=1", "ROLLOUT_N=1"),
+        ("actor_rollout_ref.actor.ppo_mini_batch_size=3", "TRAIN_BATCH_SIZE=4 is not a multiple"),
+        ("trainer.n_gpus_per_node=3", "cannot be shared equally by 3 learner"),
+        ("onepo.overlong_buffer_len=16", "OVERLONG_BUFFER_LEN=16"),
+        ("actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-mean", "loss_agg_mode"),
+        ("algorithm.rollout_correction.rollout_is=token", "rollout_is"),
+        ("trainer.test_freq=1", "VAL_FILE is not set"),
+        ("onepo.test_steps=[1]", "VAL_FILE is not set"),
+        ("trainer.val_before_train=True", "VAL_FILE is not set"),
+        ("device=gpu", "DEVICE=cpu"),
+        ("data.max_prompt_length=2", "0 of 4 prompts fit into MAX_PROMPT_LENGTH=2"),
+        ("data.train_batch_size=6", "fewer than TRAIN_BATCH_SIZE=6"),
+    ],
+)
+def test_an_option_that_cannot_work_is_named(student, train_file, override, told):
+    found = problems(override, model=student, train_file=train_file)
+    assert len(found) == 1 and told in found[0]
+
+
+def test_problems_are_told_together(student, train_file):
+    found = problems("actor_rollout_ref.rollout.n=1", "onepo.overlong_buffer_len=16", model=student, train_file=train_file)
+    assert len(found) == 2
+
+
+def test_open_ended_records_are_refused_without_a_grader(student, train_file):
+    write_jsonl(train_file, [RECORD] * 4 + [OPEN])
+    (found,) = problems(model=student, train_file=train_file)
+    assert "1 of 5 records are open-ended" in found
+
+
+def test_open_ended_validation_records_are_refused_too(student, train_file, tmp_path):
+    val_file = write_jsonl(tmp_path / "val.jsonl", [OPEN])
+    found = problems(f"data.val_files={val_file}", model=student, train_file=train_file)
+    assert any("VAL_FILE" in line and "open-ended" in line for line in found)
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda path: (path / "config.json").unlink(), "no config.json"),
+        (lambda path: (path / "model.safetensors").unlink(), "no weights"),
+        (lambda path: (path / "chat_template.jinja").unlink(), "no chat template"),
+        (lambda path: (path / "tokenizer.json").unlink(), "tokenizer"),
+        (
+            lambda path: (path / "model.safetensors.index.json").write_text(
+                '{"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}'
+            ),
+            "names 2 weight files, 2 are missing",
+        ),
+        (
+            lambda path: (path / "config.json").write_text(
+                json.dumps({**json.loads((path / "config.json").read_text()), "auto_map": {"AutoModel": "x.Y"}})
+            ),
+            "trust_remote_code",
+        ),
+        (shutil.rmtree, "is not a directory"),
+    ],
+)
+def test_a_student_that_is_not_whole_is_refused(broken_student, train_file, damage, told):
+    damage(broken_student)
+    found = problems(model=broken_student, train_file=train_file)
+    assert any(told in line for line in found), found
+
+
+def test_a_bad_data_file_is_told_with_its_option(student, train_file):
+    train_file.write_text('{"type": "multiple_choice"\n')
+    found = problems(model=student, train_file=train_file)
+    assert found[0].startswith("TRAIN_FILE: ")
+
+
+def test_the_program_ends_with_2_and_one_line_per_problem(student, train_file, capsys):
+    run_dir = train_file.parent / "run"
+    overrides = [
+        *SMALL,
+        f"onepo.run_dir={run_dir}",
+        f"data.train_files={train_file}",
+        f"actor_rollout_ref.model.path={student}",
+        "actor_rollout_ref.rollout.n=1",
+    ]
+    assert main(overrides) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ROLLOUT_N=1") and "Traceback" not in error
+    assert not run_dir.exists()
+
+
+@pytest.mark.parametrize("override", ["data.train_batch_siz=4", "trainer.logger=[console", "device=tpu"])
+def test_an_override_that_does_not_exist_is_refused(override):
+    with pytest.raises(UserError):
+        compose_config([override])
+
+
+def test_a_value_that_is_required_is_named():
+    with pytest.raises(UserError, match=r"data\.train_files"):
+        compose_config(["onepo.run_dir=/nonexistent"])
