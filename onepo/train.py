@@ -22,6 +22,7 @@ import onepo
 from onepo.errors import ControlledStop, UserError
 
 _CONFIG = Path(__file__).parent / "config"
+_REQUIRED = ("onepo.run_dir", "data.train_files", "actor_rollout_ref.model.path")
 
 
 def main(overrides: Sequence[str]) -> int:
@@ -53,17 +54,13 @@ def compose_config(overrides: Sequence[str]) -> DictConfig:
     try:
         with initialize_config_module("onepo.config", version_base=None):
             config = compose("onepo", overrides=list(overrides))
-        missing = [key for key in OmegaConf.missing_keys(config) if not key.startswith("reward.reward_model.")]
     except (HydraException, OmegaConfBaseException) as error:
         raise UserError(f"configuration: {str(error).splitlines()[0]}") from None
-    unset = sorted(set(missing) - _UNUSED_KEYS)
+    # verl's own values would hide that one of these is missing
+    unset = [key for key in _REQUIRED if OmegaConf.select(config, key) is None]
     if unset:
         raise UserError(f"configuration: no value for {', '.join(unset)}")
     return config
-
-
-# required by verl's types, read by nothing here
-_UNUSED_KEYS = {"distillation.teacher_models.teacher_model.inference.name"}
 
 
 def _set_process_environment(overrides: Sequence[str]) -> None:
@@ -105,7 +102,6 @@ class Run:
         self._open_directory()
         terminal = _keep_terminal(Path(self._settings.logs_dir) / "train.log")
         console = RunConsole(terminal, Path(self._settings.logs_dir) / EVENTS_FILE, self._live_view)
-        console.say(f"run directory {self._dir}")
         console.start()
         code, reason = self._run_verl()
         console.finish()

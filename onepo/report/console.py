@@ -93,6 +93,9 @@ class RunConsole:
     def _on_checkpoint(self, event: dict[str, Any]) -> None:
         self.checkpoints[event["step"]] = event["model_dir"]
 
+    def _on_note(self, event: dict[str, Any]) -> None:
+        self.say(event["text"])
+
     def _on_stop(self, event: dict[str, Any]) -> None:
         self.say(f"stopped: {event['reason']}")
 

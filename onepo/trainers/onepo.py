@@ -55,6 +55,17 @@ class OnePOTrainer(PPOTrainerSync):
             on_exhausted=self._stop_sampling,
         )
 
+    def _init_tokenizer(self):
+        super()._init_tokenizer()
+        generation_config = omega_conf_to_dataclass(self.config.actor_rollout_ref.model).generation_config
+        self._stop_ids, added = rollout_stop_ids(self.tokenizer, generation_config)
+        if added is not None:
+            self.journal.event(
+                "note",
+                text=f"the student's files do not name {self.tokenizer.convert_ids_to_tokens(added)!r}, which ends a "
+                "turn in its chat template, as a stop token: it was added, here and in the checkpoints",
+            )
+
     def _init_dataloader(self):
         if self.config.data.val_files is None:
             with open_dict(self.config):
@@ -250,9 +261,7 @@ class OnePOTrainer(PPOTrainerSync):
             staged = checkpoints.checkpoint_folder(self.config.trainer.default_local_dir, self.global_steps)
         finally:
             self.config.trainer.default_local_dir = str(root)
-        generation_config = omega_conf_to_dataclass(self.config.actor_rollout_ref.model).generation_config
-        stop_ids, _ = rollout_stop_ids(self.tokenizer, generation_config)
-        checkpoints.write_stop_ids(checkpoints.model_folder(staged), stop_ids)
+        checkpoints.write_stop_ids(checkpoints.model_folder(staged), self._stop_ids)
         checkpoints.write_retirement(staged, ray.get(self.ledger.state_dict.remote()))
         published = checkpoints.publish(root, self.global_steps)
         checkpoints.prune(root, self.settings.max_checkpoints)

@@ -1,0 +1,77 @@
+"""The learning curve of a run: ``python -m onepo.report.curves RUN`` draws RUN/curve.png from its metrics file."""
+
+import json
+import sys
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")  # no screen is needed
+import matplotlib.pyplot as plt
+
+METRICS_FILE = "metrics.jsonl"
+CURVES = {  # metric: label
+    "validation/acc": "held-out accuracy",
+    "onepo/student_acc": "accuracy of the student's rollouts",
+    "onepo/retirement_rate": "retirement rate of the teacher",
+}
+
+
+def read_metric(run: Path, name: str) -> tuple[list[int], list[float]]:
+    """Steps and values of one metric, where it was recorded.
+
+    Raises:
+        FileNotFoundError: the run has no metrics file.
+    """
+    records = [json.loads(line) for line in (run / METRICS_FILE).read_text().splitlines()]
+    points = {record["step"]: record[name] for record in records if record.get(name) is not None}
+    return list(points), list(points.values())
+
+
+def draw_run(run: Path) -> Path:
+    """Draw the curves of one run into its directory."""
+    figure, axes = plt.subplots(figsize=(7, 4))
+    for name, label in CURVES.items():
+        steps, values = read_metric(run, name)
+        if steps:
+            marker = "o" if name.startswith("validation") else None
+            axes.plot(steps, values, label=label, marker=marker)
+    axes.set(xlabel="training step", ylim=(-0.03, 1.03), title=run.resolve().name)
+    return save(figure, axes, run / "curve.png")
+
+
+def draw_comparison(groups: dict[str, list[Path]], metric: str, target: Path) -> Path:
+    """Draw one metric of several runs in one picture, a colour for each group of runs."""
+    figure, axes = plt.subplots(figsize=(7, 4))
+    for colour, (label, runs) in enumerate(groups.items()):
+        for number, run in enumerate(runs):
+            steps, values = read_metric(run, metric)
+            axes.plot(steps, values, color=f"C{colour}", marker="o", alpha=0.8, label=label if number == 0 else None)
+    axes.set(xlabel="training step", ylabel=CURVES[metric], ylim=(-0.03, 1.03))
+    return save(figure, axes, target)
+
+
+def save(figure, axes, target: Path) -> Path:
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(target, dpi=120)
+    plt.close(figure)
+    return target
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) != 1 or not (Path(arguments[0]) / METRICS_FILE).exists():
+        print(f"usage: python -m onepo.report.curves RUN   (a run directory with {METRICS_FILE})", file=sys.stderr)
+        return 2
+    run = Path(arguments[0]).resolve()
+    picture = draw_run(run)
+    steps, values = read_metric(run, "validation/acc")
+    if steps:
+        print(f"held-out accuracy: {values[0]:.3f} at step {steps[0]}, {values[-1]:.3f} at step {steps[-1]}")
+    print(f"curve: {picture}\nmetrics: {run / METRICS_FILE}\nlogs: {run / 'logs'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
