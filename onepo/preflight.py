@@ -88,6 +88,20 @@ def _options(config: DictConfig, settings: Settings) -> Iterator[str]:
             f"PPO_MINI_BATCH_SIZE x ROLLOUT_N = {actor.ppo_mini_batch_size * rollout.n} responses cannot be shared "
             f"equally by {ranks} learner(s) (NGPUS_PER_NODE x nodes / SP_SIZE)"
         )
+    if ranks >= 1 and not actor.use_dynamic_bsz:
+        for option, micro, rows in (
+            ("PPO_MICRO_BATCH_SIZE_PER_GPU", actor.ppo_micro_batch_size_per_gpu, actor.ppo_mini_batch_size * rollout.n),
+            (
+                "LOG_PROB_MICRO_BATCH_SIZE_PER_GPU",
+                rollout.log_prob_micro_batch_size_per_gpu,
+                data.train_batch_size * rollout.n,
+            ),
+        ):
+            if (rows // ranks) % micro:
+                yield (
+                    f"{option}={micro} does not divide the {rows // ranks} responses of a learner ({rows} responses, "
+                    f"{ranks} learner(s)): set a divisor, or USE_DYNAMIC_BSZ=True"
+                )
     if settings.enable_overlong_buffer and settings.overlong_buffer_len >= data.max_response_length:
         yield (
             f"OVERLONG_BUFFER_LEN={settings.overlong_buffer_len} leaves no response without a penalty: it must be "

@@ -231,4 +231,7 @@ def _last_line(error: Exception) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    exit_code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)  # Ray's threads may abort an interpreter that ends after a signal, and hide the exit code

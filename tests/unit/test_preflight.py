@@ -68,6 +68,11 @@ def test_a_good_set_of_inputs_passes(student, train_file):
         ("actor_rollout_ref.rollout.n=1", "ROLLOUT_N=1"),
         ("actor_rollout_ref.actor.ppo_mini_batch_size=3", "TRAIN_BATCH_SIZE=4 is not a multiple"),
         ("trainer.n_gpus_per_node=3", "cannot be shared equally by 3 learner"),
+        ("actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=3", "PPO_MICRO_BATCH_SIZE_PER_GPU=3 does not divide the 16"),
+        (
+            "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=64",
+            "LOG_PROB_MICRO_BATCH_SIZE_PER_GPU=64 does not divide the 32",
+        ),
         ("onepo.overlong_buffer_len=16", "OVERLONG_BUFFER_LEN=16"),
         ("actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-mean", "loss_agg_mode"),
         ("algorithm.rollout_correction.rollout_is=token", "rollout_is"),
