@@ -1,8 +1,8 @@
 """Does OnePO learn, and is it the teacher? ``python benchmarks/learning.py [--seeds 3]``
 
-The quickstart with and without teacher responses, several seeds each, one after the other (about 15 minutes for three on
-two cores), drawn in one picture. Exit code 1 unless every run with a teacher ends at 0.8 or more held-out accuracy, and
-every run without below 0.1.
+The quickstart with and without teacher responses, several seeds each, one after the other (about 20 minutes for three
+on two cores), drawn in one picture. Exit code 1 unless every run with a teacher ends at 0.8 or more held-out accuracy,
+and every run without below 0.1.
 """
 
 import argparse

@@ -70,7 +70,7 @@ def _device(config: DictConfig) -> Iterator[str]:
     if found == 0:
         yield "no GPU is visible: set DEVICE=cpu to train on the CPU, or check the driver and CUDA_VISIBLE_DEVICES"
     elif found < wanted:
-        yield f"NGPUS_PER_NODE={wanted}, but {found} GPU(s) are visible: set NGPUS_PER_NODE={found} or CUDA_VISIBLE_DEVICES"
+        yield f"NGPUS_PER_NODE={wanted}, but {found} GPU(s) are visible: set it to {found}, or CUDA_VISIBLE_DEVICES"
 
 
 def _options(config: DictConfig, settings: Settings) -> Iterator[str]:
@@ -110,10 +110,10 @@ def _options(config: DictConfig, settings: Settings) -> Iterator[str]:
     if actor.loss_agg_mode != "token-mean":
         yield f"actor_rollout_ref.actor.loss_agg_mode={actor.loss_agg_mode}: the OnePO loss is a token mean"
     if config.algorithm.rollout_correction.rollout_is is not None:
-        yield "algorithm.rollout_correction.rollout_is: importance weights do not exist for teacher tokens; leave it null"
+        yield "algorithm.rollout_correction.rollout_is: teacher tokens have no importance weights; leave it null"
     validates = config.trainer.test_freq > 0 or settings.test_steps or config.trainer.val_before_train
     if validates and not data.val_files:
-        yield "VAL_FILE is not set, but validation is on: set it, or TEST_FREQ=0 TEST_STEPS='[]' VAL_BEFORE_TRAIN=False"
+        yield "VAL_FILE is not set, but validation is on: set it, or TEST_FREQ=0 TEST_STEPS=[] VAL_BEFORE_TRAIN=False"
 
 
 def _student(config: DictConfig) -> Iterator[str]:
@@ -141,7 +141,7 @@ def _student(config: DictConfig) -> Iterator[str]:
         yield f"MODEL_PATH={path} has no tokenizer that can be loaded: {str(error).splitlines()[0]}"
         return
     if not tokenizer.chat_template:
-        yield f"MODEL_PATH={path}: the tokenizer has no chat template (chat_template.jinja, or in tokenizer_config.json)"
+        yield f"MODEL_PATH={path}: the tokenizer has no chat template (usually in chat_template.jinja)"
     if tokenizer.eos_token_id is None:
         yield f"MODEL_PATH={path}: the tokenizer has no end-of-sequence token, so responses would never end"
 
@@ -191,8 +191,8 @@ def _data(config: DictConfig, settings: Settings) -> Iterator[str]:
         usable, _ = count_usable(tasks, tokenizer, config.data.max_prompt_length, **options)
         if option == "TRAIN_FILE" and usable < config.data.train_batch_size:
             yield (
-                f"TRAIN_FILE: {usable} of {len(tasks)} prompts fit into MAX_PROMPT_LENGTH={config.data.max_prompt_length}"
-                f", fewer than TRAIN_BATCH_SIZE={config.data.train_batch_size}"
+                f"TRAIN_FILE: {usable} of {len(tasks)} prompts fit into MAX_PROMPT_LENGTH="
+                f"{config.data.max_prompt_length}, fewer than TRAIN_BATCH_SIZE={config.data.train_batch_size}"
             )
         if option == "VAL_FILE" and usable == 0:
             yield f"VAL_FILE: none of {len(tasks)} prompts fits into MAX_PROMPT_LENGTH={config.data.max_prompt_length}"
@@ -221,6 +221,6 @@ def _disk(config: DictConfig, settings: Settings) -> Iterator[str]:
     needed, free = weights * (settings.max_checkpoints + 1), shutil.disk_usage(place).free
     if free < needed:
         yield (
-            f"{place} has {free / 1e9:.1f} GB free, and MAX_ACTOR_CHECKPOINTS={settings.max_checkpoints} checkpoints of "
-            f"this student need about {needed / 1e9:.1f} GB: free some, lower it, or set OUTPUT_DIR or CHECKPOINT_DIR"
+            f"{place} has {free / 1e9:.1f} GB free, and MAX_ACTOR_CHECKPOINTS={settings.max_checkpoints} checkpoints "
+            f"of this student need {needed / 1e9:.1f} GB: free some, lower it, or set OUTPUT_DIR or CHECKPOINT_DIR"
         )

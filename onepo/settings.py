@@ -41,7 +41,9 @@ class Settings(BaseModel):
     @model_validator(mode="after")
     def _plateau_window_is_usable(self) -> "Settings":
         if self.retirement_plateau_window == 0:
-            raise ValueError("retirement_plateau_window=0 holds no step: use -1 to switch the plateau off, else at least 1")
+            raise ValueError(
+                "retirement_plateau_window=0 holds no step: use -1 to switch the plateau off, else at least 1"
+            )
         if any(step < 1 for step in self.test_steps):
             raise ValueError(f"test_steps={self.test_steps} must be a list of steps, each at least 1")
         return self

@@ -33,6 +33,8 @@ def main(overrides: Sequence[str]) -> int:
         from onepo.preflight import check
 
         settings = check(config)
+        if Path(settings.run_dir).exists():
+            raise UserError(f"the run directory {settings.run_dir} exists already: start again for another name")
     except UserError as error:
         for line in str(error).splitlines():
             print(f"error: {line}", file=sys.stderr)
@@ -151,7 +153,8 @@ class Run:
             return None  # not there yet, or gone already
 
     def _open_directory(self) -> None:
-        for folder in (self._dir, Path(self._settings.logs_dir), Path(self._settings.config_dir)):
+        self._dir.mkdir(parents=True)
+        for folder in (Path(self._settings.logs_dir), Path(self._settings.config_dir)):
             folder.mkdir(parents=True, exist_ok=True)
         OmegaConf.save(self._config, Path(self._settings.config_dir) / "config.yaml", resolve=True)
         self._write_facts()
@@ -215,7 +218,9 @@ def _summary(console) -> list[str]:
         lines.append(f"checkpoint of step {step}" + (f", validation accuracy {score:.3f}" if score is not None else ""))
         lines.append(f"  {path}")
     if lines:
-        lines.append(f"serve the last one: python -m sglang.launch_server --model-path {lines[-1].strip()} --port 30000")
+        lines.append(
+            f"serve the last one: python -m sglang.launch_server --model-path {lines[-1].strip()} --port 30000"
+        )
     return lines
 
 

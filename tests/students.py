@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -24,7 +25,7 @@ def make_constant_student(source: Path, folder: Path, answer: str) -> None:
             layer.mlp.down_proj.weight.zero_()
         model.model.embed_tokens.weight.zero_()
         model.lm_head.weight.zero_()
-        for place, (token, successor) in enumerate(zip(chain, chain[1:], strict=False)):
+        for place, (token, successor) in enumerate(pairwise(chain)):
             model.model.embed_tokens.weight[token, place] = 1.0
             model.lm_head.weight[successor, place] = 10.0
     model.save_pretrained(folder)

@@ -32,13 +32,13 @@ LABELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 EXPECTED = {
     "type": f"one of {', '.join(TYPE_NAMES)}",
     "question": "text",
-    "options": "the text of each option under its label, one letter, as in {\"A\": \"...\", \"B\": \"...\"}, "
+    "options": 'the text of each option under its label, one letter, as in {"A": "...", "B": "..."}, '
     "or a list of texts",
     "answer_idx": "the label of one option, as text",
-    "prompt": "text or a list of messages {\"role\": ..., \"content\": ...}",
+    "prompt": 'text or a list of messages {"role": ..., "content": ...}',
     "role": "the role of the message, as text",
     "content": "the message as text",
-    "rubrics": "a list of at least one {\"criterion\": ..., \"points\": ...}",
+    "rubrics": 'a list of at least one {"criterion": ..., "points": ...}',
     "criterion": "text",
     "points": "a finite number",
     "teacher_response": "text, a list of texts, or null",

@@ -153,7 +153,8 @@ def progress_line(step: int, plan: dict[str, Any], live: dict[str, Any] | None, 
     equal = done - signals.get("mixed", 0)
     return (
         f"step {step}: {done} groups scored for a batch of {plan['train_batch_size']} ({equal} of equal rewards), "
-        f"{live.get('generating', 0)} responses generating, {live.get('grading', 0)} waiting for grading, {seconds:.0f} s"
+        f"{live.get('generating', 0)} responses generating, {live.get('grading', 0)} waiting for grading, "
+        f"{seconds:.0f} s"
     )
 
 

@@ -14,7 +14,6 @@ import ray
 from onepo.settings import Settings
 from onepo.teachers.retirement import RetirementController
 
-
 # a metric must be a number
 _REASON_CODES = {None: 0, "step_limit": 1, "plateau": 2, "switched_off": 3}
 
@@ -125,5 +124,3 @@ def create_ledger(name: str, settings: Settings) -> ray.actor.ActorHandle:
 def ledger_name(run_dir: str) -> str:
     """The actor's name: it carries the run, so that two runs on one cluster keep apart."""
     return f"onepo_ledger:{run_dir}"
-
-

@@ -88,7 +88,8 @@ class OnePOAgentLoopWorker(plain_class(AgentLoopWorkerTQ)):
 
     async def _run_agent_loop(self, sampling_params, trajectory, *, agent_name, trace=True, **kwargs):
         if self._settings.per_request_seeds:
-            key = f"{self._settings.seed}:{trajectory['step']}:{trajectory['validate']}:{kwargs['index']}:{kwargs['session_id']}"
+            identity = (trajectory["step"], trajectory["validate"], kwargs["index"], kwargs["session_id"])
+            key = ":".join(str(part) for part in (self._settings.seed, *identity))
             sampling_params = {**sampling_params, "seed": Random(key).getrandbits(62)}
         self._generating += 1
         self._report_rollouts()

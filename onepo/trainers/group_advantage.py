@@ -16,8 +16,6 @@ def onepo_group_advantage(*, token_level_rewards, response_mask, index, config, 
         advantages and returns, both [B, T], the row's advantage on every response token.
     """
     scores = token_level_rewards.sum(dim=-1)  # [B]
-    advantages = group_advantages(
-        scores=scores, group_ids=list(index), normalize_by_std=config.norm_adv_by_std_in_grpo
-    )
+    advantages = group_advantages(scores=scores, group_ids=list(index), normalize_by_std=config.norm_adv_by_std_in_grpo)
     per_token = advantages.to(torch.float32).unsqueeze(-1) * response_mask  # [B, T]
     return per_token, per_token

@@ -1,4 +1,4 @@
-"""What a run writes down while it trains: ``metrics.jsonl`` (one object per step) and ``events.jsonl`` (for the terminal)."""
+"""What a run writes down while it trains: ``metrics.jsonl`` for people, ``events.jsonl`` for the terminal."""
 
 import json
 import math

@@ -156,10 +156,14 @@ class OnePOTrainer(PPOTrainerSync):
     def _stop_sampling(self):
         signals = ray.get(self.ledger.group_signals.remote(self.global_steps))
         counts = ", ".join(f"{signals.get(signal.value, 0)} {signal.value}" for signal in GroupSignal)
-        asked = f"step {self.global_steps}: {self._dispatched} prompts gave no batch of {self.config.data.train_batch_size}"
+        asked = (
+            f"step {self.global_steps}: {self._dispatched} prompts gave no batch of {self.config.data.train_batch_size}"
+        )
         useless = {name for name, count in signals.items() if count and name != GroupSignal.MIXED.value}
         if useless <= {GroupSignal.ALL_RIGHT.value}:
-            raise ControlledStop(f"{asked} (groups: {counts}): every other prompt is answered right, training is done", 0)
+            raise ControlledStop(
+                f"{asked} (groups: {counts}): every other prompt is answered right, training is done", 0
+            )
         raise ControlledStop(
             f"{asked} (groups: {counts}). Groups whose rollouts all score the same teach nothing and were filtered. "
             "Set ENABLE_FILTER_GROUPS=False to train on them, raise MAX_NUM_GEN_BATCHES, or check data and reward.",
@@ -182,9 +186,7 @@ class OnePOTrainer(PPOTrainerSync):
         padded["rollout_log_probs"] = padded["old_log_probs"].where(teacher, padded["rollout_log_probs"])
         rows = [row[:length] for row, length in zip(padded["rollout_log_probs"], lengths.tolist(), strict=True)]
         data["rollout_log_probs"] = torch.nested.as_nested_tensor(rows, layout=torch.jagged)
-        tq.kv_batch_put(
-            keys=batch.keys, partition_id=batch.partition_id, fields=data.select("rollout_log_probs")
-        )
+        tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=data.select("rollout_log_probs"))
         sampled = padded["response_mask"].bool() & ~teacher
         if sampled.any():
             padded["response_mask"] = sampled
@@ -265,7 +267,4 @@ class OnePOTrainer(PPOTrainerSync):
         checkpoints.write_retirement(staged, ray.get(self.ledger.state_dict.remote()))
         published = checkpoints.publish(root, self.global_steps)
         checkpoints.prune(root, self.settings.max_checkpoints)
-        self.journal.event(
-            "checkpoint", step=self.global_steps, model_dir=str(checkpoints.model_folder(published))
-        )
-
+        self.journal.event("checkpoint", step=self.global_steps, model_dir=str(checkpoints.model_folder(published)))

@@ -30,9 +30,7 @@ def onepo_loss(
     log_prob = no_padding_2_padding(model_output["log_probs"], data)  # [B, T]
     rows = data.select("response_mask", "old_log_probs", "advantages").to_padded_tensor()
     response_mask = rows["response_mask"].bool()
-    _refuse_non_finite(
-        data, response_mask, log_prob, rows["old_log_probs"], rows["advantages"], dp_group=dp_group
-    )
+    _refuse_non_finite(data, response_mask, log_prob, rows["old_log_probs"], rows["advantages"], dp_group=dp_group)
     loss, sums = onepo_policy_loss(
         log_prob=log_prob,
         old_log_prob=rows["old_log_probs"],

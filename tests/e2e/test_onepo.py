@@ -86,7 +86,9 @@ def test_the_checkpoint_is_a_hugging_face_model(run, base_student):
     changed = [(a - b).abs().max() for a, b in zip(trained.parameters(), student.parameters(), strict=True)]
     assert 1e-5 < max(changed) < 0.1
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    prompt = tokenizer.apply_chat_template([{"role": "user", "content": "fever"}], add_generation_prompt=True)["input_ids"]
+    prompt = tokenizer.apply_chat_template([{"role": "user", "content": "fever"}], add_generation_prompt=True)[
+        "input_ids"
+    ]
     assert trained.generate(torch.tensor([prompt]), max_new_tokens=3).shape[1] > len(prompt)
     assert json.loads((checkpoint / "retirement.json").read_text())["disabled_reason"] is None
 

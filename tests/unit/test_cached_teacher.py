@@ -49,7 +49,9 @@ def test_an_earlier_think_block_of_the_prompt_is_no_matter(tokenizer, encode):
 
 def test_the_response_of_a_list_is_drawn_by_seed_step_and_record():
     responses = [f"r{i}" for i in range(20)]
-    draws = {(s, t, i): cached_response(responses, seed=s, step=t, index=i) for s in (1, 2) for t in (1, 2) for i in (1, 2)}
+    draws = {
+        (s, t, i): cached_response(responses, seed=s, step=t, index=i) for s in (1, 2) for t in (1, 2) for i in (1, 2)
+    }
     assert len(set(draws.values())) > 3
     for (seed, step, index), drawn in draws.items():
         assert cached_response(responses, seed=seed, step=step, index=index) == drawn

@@ -32,7 +32,7 @@ def test_array_elements_carry_the_line_where_they_begin(written):
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
 def test_an_array_is_the_same_however_the_window_cuts_it(written, monkeypatch, size):
     monkeypatch.setattr(readers, "CHUNK_CHARACTERS", size)
-    values = [12, -3.5, 1e-7, 1.25e20, True, None, "三\n\\\"]", {"x": [1, {"y": "}"}]}, [], 1234567]
+    values = [12, -3.5, 1e-7, 1.25e20, True, None, '三\n\\"]', {"x": [1, {"y": "}"}]}, [], 1234567]
     for indent in (None, 1):
         path = written(json.dumps(values, indent=indent, ensure_ascii=False))
         assert [record.value for record in read_json(path)] == values
@@ -73,7 +73,7 @@ def test_lines_of_jsonl_are_read_on_behind_a_broken_one(written):
 
 @pytest.mark.parametrize("read", [read_json, read_jsonl])
 def test_numbers_that_are_not_finite_are_null(written, read):
-    [record] = read(written('[[NaN, Infinity, -Infinity, 1e999, 1.5]]' if read is read_json else "[NaN, 1e999, 1.5]"))
+    [record] = read(written("[[NaN, Infinity, -Infinity, 1e999, 1.5]]" if read is read_json else "[NaN, 1e999, 1.5]"))
     assert record.value in ([None, None, None, None, 1.5], [None, None, 1.5])
 
 

@@ -114,7 +114,7 @@ def test_extra_info_passes_through_as_json():
         ({"model_response": ["x", 3]}, "model_response[1]: found 3, expected text, a list of texts, or null"),
         ({"source": 3}, "source: found 3, expected text"),
         ({"extra_info": "{}"}, 'extra_info: found "{}", expected a JSON object'),
-        ({"question": "half \ud83d"}, "question: found \"half \\ud83d\", expected text without a lone surrogate"),
+        ({"question": "half \ud83d"}, 'question: found "half \\ud83d", expected text without a lone surrogate'),
         ({"question": ["x" * 100]}, "..., expected text"),
     ],
 )

@@ -79,7 +79,9 @@ def test_a_stop_token_ends_its_response_and_no_other(model):
 
 def test_every_response_keeps_its_own_limit(model):
     lengths = [1, 4, 9, 2]
-    requests = [request(prompt, max_tokens=n, seed=i) for i, (prompt, n) in enumerate(zip(PROMPTS, lengths, strict=True))]
+    requests = [
+        request(prompt, max_tokens=n, seed=i) for i, (prompt, n) in enumerate(zip(PROMPTS, lengths, strict=True))
+    ]
     assert [len(r.token_ids) for r in sample(model, requests)] == lengths
 
 

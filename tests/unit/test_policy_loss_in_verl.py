@@ -1,4 +1,4 @@
-"""The loss as verl's learner calls it, on ragged rows and micro-batches, against the pure function on the whole batch."""
+"""The loss as verl's learner calls it, on ragged rows in micro-batches, against the pure one on the whole batch."""
 
 from functools import partial
 from types import SimpleNamespace

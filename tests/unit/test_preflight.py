@@ -50,7 +50,9 @@ def broken_student(student, tmp_path):
 
 
 def problems(*overrides, model, train_file):
-    config = compose(*SMALL, f"data.train_files={train_file}", f"onepo.run_dir={train_file.parent}/run", *overrides, model=model)
+    config = compose(
+        *SMALL, f"data.train_files={train_file}", f"onepo.run_dir={train_file.parent}/run", *overrides, model=model
+    )
     try:
         check(config)
     except UserError as error:
@@ -68,7 +70,10 @@ def test_a_good_set_of_inputs_passes(student, train_file):
         ("actor_rollout_ref.rollout.n=1", "ROLLOUT_N=1"),
         ("actor_rollout_ref.actor.ppo_mini_batch_size=3", "TRAIN_BATCH_SIZE=4 is not a multiple"),
         ("trainer.n_gpus_per_node=3", "cannot be shared equally by 3 learner"),
-        ("actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=3", "PPO_MICRO_BATCH_SIZE_PER_GPU=3 does not divide the 16"),
+        (
+            "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=3",
+            "PPO_MICRO_BATCH_SIZE_PER_GPU=3 does not divide the 16",
+        ),
         (
             "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=64",
             "LOG_PROB_MICRO_BATCH_SIZE_PER_GPU=64 does not divide the 32",
@@ -90,7 +95,9 @@ def test_an_option_that_cannot_work_is_named(student, train_file, override, told
 
 
 def test_problems_are_told_together(student, train_file):
-    found = problems("actor_rollout_ref.rollout.n=1", "onepo.overlong_buffer_len=16", model=student, train_file=train_file)
+    found = problems(
+        "actor_rollout_ref.rollout.n=1", "onepo.overlong_buffer_len=16", model=student, train_file=train_file
+    )
     assert len(found) == 2
 
 

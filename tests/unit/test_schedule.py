@@ -6,7 +6,14 @@ from onepo.trainers.schedule import Schedule
 
 
 def schedule(**changes):
-    values = dict(steps_per_epoch=10, total_epochs=5, max_steps=500, test_freq=30, test_steps=[], save_freq=60)
+    values = {
+        "steps_per_epoch": 10,
+        "total_epochs": 5,
+        "max_steps": 500,
+        "test_freq": 30,
+        "test_steps": [],
+        "save_freq": 60,
+    }
     return Schedule(**{**values, **changes})
 
 

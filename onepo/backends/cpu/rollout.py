@@ -1,4 +1,4 @@
-"""verl's rollout interface over an in-process Hugging Face model: one Ray actor per replica, weights by object store."""
+"""verl's rollout interface over a Hugging Face model: one Ray actor per replica, weights by the object store."""
 
 import asyncio
 import os
@@ -64,7 +64,7 @@ class TransformersServer:
         self._model_lock = asyncio.Lock()
 
     async def generate(self, request_id, *, prompt_ids, sampling_params, **kwargs) -> TokenOutput:
-        """Sample one response; ``sampling_params`` are those of verl's agent loop, plus ``seed`` and ``stop_token_ids``."""
+        """Sample one response; ``sampling_params`` are verl's, and ``seed``, ``stop_token_ids``."""
         params = dict(sampling_params)
         want_log_probs = bool(params.get("logprobs"))
         seed = params.get("seed")

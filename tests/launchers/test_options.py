@@ -1,0 +1,152 @@
+"""The option block, the configuration and the documentation say the same, and every option reaches what it names."""
+
+import re
+import shlex
+
+import pytest
+from hydra import compose, initialize_config_module
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import OmegaConf
+
+from tests.launchers.conftest import LAUNCHER, ROOT
+
+# Options that set no key of the configuration, with the reason.
+NO_KEY = {
+    "DRY_RUN": "the launcher itself",
+    "PYTHON": "the launcher itself",
+    "START_REWARD_SERVER": "the launcher itself: this version has no grader to start",
+    "CUDA_VISIBLE_DEVICES": "read by CUDA from the environment",
+    "SWANLAB_DIR": "read by SwanLab from the environment",
+    "TMP_DIR": "read by Python from the environment",
+}
+# Inputs, and what the launcher makes anew for every run: no default to compare.
+NO_DEFAULT = {"MODEL_PATH", "TRAIN_FILE", "VAL_FILE", "OUTPUT_DIR", "DEVICE", "RAY_SOCKET_DIR"}
+# Sentinels for options that accept only some values.
+SENTINEL = {"DEVICE": "cpu", "INFER_BACKEND": "vllm", "RAY_SOCKET_DIR": "/tmp/short", "LOGGER": "[console,wandb]"}
+
+
+def composed(overrides):
+    with initialize_config_module("onepo.config", version_base=None):
+        return compose("onepo", overrides=overrides)
+
+
+def parsed(text):
+    return OverridesParser.create().parse_override(f"key={text}").value()
+
+
+def sentinel(name, default):
+    if name in SENTINEL:
+        return SENTINEL[name]
+    if default.lower() in ("true", "false"):
+        return str(default.lower() != "true")
+    if re.fullmatch(r"-?\d+", default):
+        return "7"
+    if re.fullmatch(r"-?[\d.]+(e-?\d+)?", default):
+        return "0.375"
+    if default.startswith("["):
+        return "[7,9]"
+    return f"/a b/{name}" if name.endswith(("_PATH", "_FILE", "_DIR")) else f"a, ü={name}"
+
+
+def without_time(arguments):
+    return [re.sub(r"-\d{8}-\d{6}", "", argument) for argument in arguments]
+
+
+def test_documentation_repeats_the_block(options, later, documented):
+    assert list(documented) == list(options)
+    for name, option in options.items():
+        default, text, reach = documented[name]
+        assert (default, text) == option, name
+        assert (reach == "*later*") == (name in later), name
+
+
+def test_block_repeats_the_configuration(options, later, documented):
+    config = composed(["onepo.run_dir=/run"])
+    for name in options.keys() - later - NO_KEY.keys() - NO_DEFAULT:
+        value = OmegaConf.select(config, documented[name][2], throw_on_missing=True)
+        inside = re.search(r"empty means (\w+/) in the run directory", options[name].help)
+        if inside:
+            assert value == f"/run/{inside[1]}".rstrip("/"), name
+        elif isinstance(value, str):
+            assert value == options[name].default, name
+        else:
+            assert value == parsed(options[name].default), name
+
+
+def test_every_constant_of_the_documentation_holds():
+    text = (ROOT / "docs/options.md").read_text().split("## Constants")[1]
+    rows = re.findall(r"^\| `([a-z_.]+)` \| `(.*?)` \|", text, re.M)
+    assert len(rows) > 10
+    config = composed(["onepo.run_dir=/run"])
+    for key, value in rows:
+        assert OmegaConf.select(config, key, throw_on_missing=True) == parsed(value), key
+
+
+def test_every_option_changes_its_own_key_only(options, later, documented, dry_run):
+    base = without_time(dry_run())
+    overrides = []
+    for name in options.keys() - later - NO_KEY.keys() - {"OUTPUT_DIR", "EXPERIMENT_NAME", "DEVICE"}:
+        value = sentinel(name, options[name].default)
+        changed = [word for word in without_time(dry_run(**{name: value})) if word not in base]
+        assert [word.split("=")[0] for word in changed] == [documented[name][2]], name
+        overrides += changed
+    config = composed([*overrides, "onepo.run_dir=/run"])
+    for name in options.keys() - later - NO_KEY.keys() - {"OUTPUT_DIR", "EXPERIMENT_NAME", "DEVICE", "RAY_SOCKET_DIR"}:
+        value, expected = OmegaConf.select(config, documented[name][2]), sentinel(name, options[name].default)
+        assert value == (expected if isinstance(value, str) else parsed(expected)), name
+
+
+def test_options_that_name_the_run(dry_run, tmp_path):
+    arguments = dry_run(OUTPUT_DIR="out", EXPERIMENT_NAME="my run")
+    config = composed(arguments)
+    assert re.fullmatch(re.escape(f"{tmp_path}/out/my run-") + r"\d{8}-\d{6}", config.onepo.run_dir)
+    assert config.trainer.experiment_name == "my run"
+
+
+def test_device_selects_its_file(dry_run):
+    assert composed(dry_run(DEVICE="cpu")).trainer.device == "cpu"
+    assert composed(dry_run(DEVICE="gpu")).trainer.device == "cuda"
+
+
+def test_the_device_decides_on_a_cpu(launch, dry_run):
+    result = launch(DRY_RUN="1", DEVICE="cpu", INFER_BACKEND="vllm", PARAM_OFFLOAD="True")
+    assert "ignored: INFER_BACKEND (DEVICE=cpu decides it)" in result.stderr
+    assert "ignored: PARAM_OFFLOAD (DEVICE=cpu decides it)" in result.stderr
+    config = composed(dry_run(DEVICE="cpu", INFER_BACKEND="vllm", PARAM_OFFLOAD="True"))
+    assert config.actor_rollout_ref.rollout.name == "transformers"
+    assert config.actor_rollout_ref.actor.fsdp_config.param_offload is False
+    assert config.trainer.n_gpus_per_node == 1
+    assert composed(dry_run(DEVICE="cpu", NGPUS_PER_NODE="2")).trainer.n_gpus_per_node == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"), [("CUDA_VISIBLE_DEVICES",) * 2, ("SWANLAB_DIR", "SWANLAB_LOG_DIR"), ("TMP_DIR", "TMPDIR")]
+)
+def test_options_for_the_environment(launch, name, variable):
+    words = shlex.split(launch(DRY_RUN="1", **{name: "/a b"}).stdout)
+    assert f"{variable}=/a b" in words[: words.index("-m")]
+
+
+def test_features_of_later_versions_are_refused_by_name(options, later, launch):
+    values = {name: sentinel(name, options[name].default) for name in later}
+    result = launch(DRY_RUN="1", **values)
+    assert result.returncode == 2
+    refused = [line for line in result.stderr.splitlines() if "is not available in this version: the " in line]
+    assert {line.split("error: ")[1].split("=")[0] for line in refused} == later
+    assert len(refused) == len(later)
+    assert launch(DRY_RUN="1", **{name: options[name].default for name in later}).returncode == 0
+
+
+def test_help_is_the_block(options, later, launch):
+    for flag in ("--help", "-h"):
+        result = launch("trainer.nnodes=2", flag)
+        assert result.returncode == 0
+        for name, option in options.items():
+            row = f"  {name:36} {option.default:18} {option.help}{' [later]' if name in later else ''}"
+            assert row in result.stdout.splitlines(), name
+
+
+def test_own_prefixes_begin_options(options):
+    source = LAUNCHER.read_text().replace("\\\n", " ")
+    for prefix in re.search(r"^own_prefixes (.*)$", source, re.M)[1].split():
+        assert any(name.startswith(prefix) for name in options), prefix
