@@ -5,9 +5,11 @@ Each check returns the problems it found, in the words of the launcher's options
 
 import json
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from importlib import metadata
+from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from warnings import catch_warnings, simplefilter
@@ -17,6 +19,8 @@ from omegaconf import DictConfig, OmegaConf
 from onepo.compat import PINNED_COMMIT, RELEASE
 from onepo.errors import UserError
 from onepo.settings import Settings, parse_settings
+
+_LOGGER_PACKAGES = ("swanlab", "wandb", "mlflow", "tensorboard", "clearml", "trackio")
 
 
 def check(config: DictConfig) -> Settings:
@@ -111,9 +115,21 @@ def _options(config: DictConfig, settings: Settings) -> Iterator[str]:
         yield f"actor_rollout_ref.actor.loss_agg_mode={actor.loss_agg_mode}: the OnePO loss is a token mean"
     if config.algorithm.rollout_correction.rollout_is is not None:
         yield "algorithm.rollout_correction.rollout_is: teacher tokens have no importance weights; leave it null"
+    yield from _loggers(config)
     validates = config.trainer.test_freq > 0 or settings.test_steps or config.trainer.val_before_train
     if validates and not data.val_files:
         yield "VAL_FILE is not set, but validation is on: set it, or TEST_FREQ=0 TEST_STEPS=[] VAL_BEFORE_TRAIN=False"
+
+
+def _loggers(config: DictConfig) -> Iterator[str]:
+    from verl.utils.tracking import Tracking
+
+    known = Tracking.supported_backend
+    for name in config.trainer.logger:
+        if name not in known:
+            yield f"LOGGER: {name!r} is not one of {', '.join(known)}"
+        elif name in _LOGGER_PACKAGES and find_spec(name) is None:
+            yield f"LOGGER: {name!r} is not installed: {sys.executable} -m pip install {name}"
 
 
 def _student(config: DictConfig) -> Iterator[str]:

@@ -4,9 +4,11 @@ Compose and check the configuration, open the run directory, hand over to verl's
 that tells what happened: 0 finished, 1 crashed, 2 wrong input (nothing was started), 3 stopped by a limit.
 """
 
+import ctypes
 import json
 import os
 import platform
+import shutil
 import signal
 import sys
 import tempfile
@@ -103,7 +105,8 @@ class Run:
 
         self._open_directory()
         terminal = _keep_terminal(Path(self._settings.logs_dir) / "train.log")
-        console = RunConsole(terminal, Path(self._settings.logs_dir) / EVENTS_FILE, self._live_view)
+        logs = Path(self._settings.logs_dir)
+        console = RunConsole(terminal, logs / "console.log", logs / EVENTS_FILE, self._live_view)
         console.start()
         code, reason = self._run_verl()
         console.finish()
@@ -121,23 +124,25 @@ class Run:
         from onepo.trainers.runner import OnePOTaskRunner
 
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-        with tempfile.TemporaryDirectory(prefix="onepo-") as own_dir:
-            _choose_ray(self._config, self._settings.ray_dir or own_dir)
-            try:
-                run_ppo(self._config, task_runner_class=OnePOTaskRunner)
-                return 0, "finished"
-            except ControlledStop as stop:
-                stop = getattr(stop, "cause", stop)
-                return stop.exit_code, stop.reason
-            except KeyboardInterrupt:
-                return 130, "interrupted"
-            except SystemExit:
-                return 143, "terminated"
-            except Exception as error:
-                print(repr(error), file=sys.stderr)
-                return 1, _last_line(error)
-            finally:
-                ray.shutdown()
+        _end_with_the_launcher()
+        ray_dir = self._settings.ray_dir or tempfile.mkdtemp(prefix="onepo-")
+        _choose_ray(self._config, ray_dir)
+        try:
+            run_ppo(self._config, task_runner_class=OnePOTaskRunner)
+            return 0, "finished"
+        except ControlledStop as stop:
+            stop = getattr(stop, "cause", stop)
+            return stop.exit_code, stop.reason
+        except KeyboardInterrupt:
+            return 130, "interrupted"
+        except SystemExit:
+            return 143, "terminated"
+        except Exception as error:
+            print(repr(error), file=sys.stderr)
+            return 1, _last_line(error)
+        finally:
+            ray.shutdown()
+            shutil.rmtree(ray_dir, ignore_errors=True)
 
     def _live_view(self, step: int) -> dict[str, Any] | None:
         import ray
@@ -195,6 +200,17 @@ def _choose_ray(config: DictConfig, private_dir: str) -> None:
         else:
             options.address = "local"
             options._temp_dir = private_dir
+
+
+def _end_with_the_launcher() -> None:
+    """Let the kernel send TERM when the launcher dies, even by KILL, so that no Ray is left behind.
+
+    Only in a process session of our own, which is how the launcher starts us: a run that somebody started by hand may
+    outlive the shell.
+    """
+    if os.getsid(0) == os.getpid():
+        parent_death_signal = 1  # PR_SET_PDEATHSIG of prctl(2)
+        ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGTERM)
 
 
 def _keep_terminal(log: Path) -> TextIO:

@@ -20,12 +20,14 @@ class RunConsole:
 
     Args:
         stream: where to write; a live line is drawn when it is a terminal.
+        log: what is said is also appended to this file.
         events: the trainer's event file, which need not exist yet.
         live: given a step, the ledger's view of it, or None while there is none.
     """
 
-    def __init__(self, stream: TextIO, events: Path, live: Callable[[int], dict[str, Any] | None]):
+    def __init__(self, stream: TextIO, log: Path, events: Path, live: Callable[[int], dict[str, Any] | None]):
         self._stream = stream
+        self._log = log
         self._events = events
         self._live = live
         self._position = 0
@@ -53,6 +55,8 @@ class RunConsole:
         self._clear()
         self._stream.write(text + "\n")
         self._stream.flush()
+        with self._log.open("a", encoding="utf-8") as file:
+            file.write(text + "\n")
 
     def _run(self) -> None:
         while not self._done.wait(_POLL_SECONDS):

@@ -8,6 +8,8 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from tests.conftest import ROOT
 
 MARKER = "ONEPO_TEST_MARKER"  # in the environment of every process of a run, to find those left behind
@@ -52,17 +54,17 @@ class Launch:
     def metrics(self) -> list[dict]:
         return [json.loads(line) for line in (self.run_dir / "metrics.jsonl").read_text().splitlines()]
 
-    def processes(self) -> list[str]:
-        """Command lines of the living processes that belong to this run."""
-        wanted = f"{MARKER}={self.marker}".encode()
-        found = []
-        for process in Path("/proc").glob("[0-9]*"):
+    def processes(self, *, seconds: float = 0) -> list[str]:
+        """Command lines of the processes of this run that live on for more than so many seconds."""
+        members = []
+        for process in psutil.process_iter():
             try:
-                if wanted in (process / "environ").read_bytes().split(b"\0"):
-                    found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-            except OSError:
-                continue  # it ended while we looked
-        return [command for command in found if command]
+                if process.environ().get(MARKER) == self.marker:
+                    members.append((process, " ".join(process.cmdline())))
+            except psutil.Error:
+                continue  # it ended while we looked, or is not ours to see
+        _, alive = psutil.wait_procs([process for process, _ in members], timeout=seconds)
+        return [command for process, command in members if process in alive]
 
     def tell(self) -> str:
         """Everything that helps to understand a failure."""

@@ -37,7 +37,7 @@ def write(path, *events):
 
 @pytest.fixture
 def console(tmp_path):
-    return RunConsole(io.StringIO(), tmp_path / "events.jsonl", lambda step: None)
+    return RunConsole(io.StringIO(), tmp_path / "console.log", tmp_path / "events.jsonl", lambda step: None)
 
 
 def shown(console):
@@ -64,7 +64,7 @@ def test_events_are_shown_once_and_remembered(console, tmp_path):
     assert "the final step is 130 (from TOTAL_EPOCHS; 13 steps an epoch)" in text
     assert "step   7/130" in text and "3.0 s" in text
     assert "validation after step 7: accuracy 0.750" in text
-    assert shown(console) == text
+    assert shown(console) == text == (tmp_path / "console.log").read_text()
     assert console.validations == {7: 0.75}
     assert console.checkpoints == {7: "/run/7"}
 

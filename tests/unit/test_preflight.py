@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+import torch
 
 from onepo.errors import UserError
 from onepo.preflight import check
@@ -84,7 +85,9 @@ def test_a_good_set_of_inputs_passes(student, train_file):
         ("trainer.test_freq=1", "VAL_FILE is not set"),
         ("onepo.test_steps=[1]", "VAL_FILE is not set"),
         ("trainer.val_before_train=True", "VAL_FILE is not set"),
-        ("device=gpu", "DEVICE=cpu"),
+        pytest.param("device=gpu", "DEVICE=cpu", marks=pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU")),
+        ("trainer.logger=[console,paper]", "LOGGER: 'paper' is not one of"),
+        ("trainer.logger=[swanlab]", "pip install swanlab"),
         ("data.max_prompt_length=2", "0 of 4 prompts fit into MAX_PROMPT_LENGTH=2"),
         ("data.train_batch_size=6", "fewer than TRAIN_BATCH_SIZE=6"),
     ],

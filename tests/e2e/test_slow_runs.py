@@ -1,0 +1,119 @@
+"""Runs that show the rest of the promises, each a few minutes or less."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.e2e.launch import MARKER, start
+
+pytestmark = pytest.mark.slow
+TWO_STEPS = {"TOTAL_TRAINING_STEPS": "2", "TEST_FREQ": "2", "ENABLE_FILTER_GROUPS": "False"}
+LONG = {"TOTAL_TRAINING_STEPS": "400", "TEST_FREQ": "0", "VAL_FILE": "", "ENABLE_FILTER_GROUPS": "False"}
+
+
+def wait_for_line(launch, beginning: str) -> None:
+    for line in launch.process.stdout:
+        if line.startswith(beginning):
+            return
+    pytest.fail(launch.finish().tell())
+
+
+@pytest.fixture
+def foreign_ray():
+    """A cluster of somebody else on this machine, found by every ``ray.init()`` that does not look out."""
+    command = [str(Path(sys.executable).parent / "ray"), "start", "--head", "--block", "--port=0", "--num-cpus=1"]
+    cluster = subprocess.Popen(
+        [*command, "--include-dashboard=false"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    for line in cluster.stdout:
+        if "Ray runtime started" in line:
+            break
+    yield cluster
+    cluster.terminate()
+    cluster.communicate()
+
+
+def test_two_runs_beside_a_foreign_ray_do_not_disturb_each_other(student, tmp_path, foreign_ray):
+    launches = [start(tmp_path / name, MODEL_PATH=str(student), **TWO_STEPS) for name in ("one", "two")]
+    for launch in launches:
+        launch.finish()
+        assert launch.code == 0, launch.tell()
+        assert "Started a local Ray instance" in (launch.run_dir / "logs" / "train.log").read_text()
+    assert foreign_ray.poll() is None
+    losses = [[record.get("actor/pg_loss") for record in launch.metrics()] for launch in launches]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-5)  # same seed, same run
+
+
+def test_two_learners_compute_the_loss_of_one(student, tmp_path):
+    """The first step's generation and loss are the same however many ranks share the batch."""
+    runs = []
+    for ranks in ("1", "2"):
+        run = start(tmp_path / ranks, MODEL_PATH=str(student), NGPUS_PER_NODE=ranks, **TWO_STEPS).finish()
+        assert run.code == 0, run.tell()
+        assert run.processes() == []
+        runs.append(run.metrics())
+    for name in ("actor/pg_loss", "onepo/teacher_tokens", "onepo/floored_tokens", "response_length/mean"):
+        assert runs[0][0][name] == pytest.approx(runs[1][0][name], abs=1e-6), name
+    for record in runs[0] + runs[1]:
+        assert record["training/rollout_probs_diff_max"] < 1e-4
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_everything(student, tmp_path, sent, code):
+    run = start(tmp_path, MODEL_PATH=str(student), **LONG)
+    wait_for_line(run, "step   1/400")
+    run.process.send_signal(sent)
+    run.finish()
+    assert run.code == code, run.tell()
+    assert run.processes() == []
+    assert run.facts()["exit_code"] == code
+    assert not list(Path(run.output_dir).rglob(".staging"))
+
+
+def test_killing_the_launcher_ends_everything(student, tmp_path):
+    run = start(tmp_path, MODEL_PATH=str(student), **LONG)
+    wait_for_line(run, "step   1/400")
+    run.process.kill()
+    run.finish()  # returns when the trainer, which holds the other end of the pipes, has ended
+    assert run.facts()["exit_code"] == 143
+    assert run.processes(seconds=15) == []
+
+
+def test_a_crash_is_told_in_one_line_and_the_log_has_the_rest(student, tmp_path):
+    run = start(
+        tmp_path,
+        "actor_rollout_ref.actor.optim.optimizer_impl=torch.no_such_module",
+        MODEL_PATH=str(student),
+        **TWO_STEPS,
+    ).finish()
+    assert run.code == 1
+    assert "failed: " in run.stdout and "Traceback" not in run.stdout
+    assert "Traceback" in (run.run_dir / "logs" / "train.log").read_text()
+    assert run.processes() == []
+
+
+def recipe(name: str, output_dir: Path, **options: str) -> subprocess.CompletedProcess:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    environment = {**kept, MARKER: name, "PYTHON": sys.executable, "OUTPUT_DIR": str(output_dir), **options}
+    command = ["bash", str(ROOT / "recipes" / name / "run.sh")]
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+
+def test_the_quickstart_learns(tmp_path):
+    done = recipe("quickstart", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("held-out accuracy: ")]
+    first, last = (float(part.split()[0]) for part in line.removeprefix("held-out accuracy: ").split(", "))
+    assert first == 0.0 and last >= 0.8, done.stdout
+    assert (tmp_path / "latest" / "curve.png").stat().st_size > 10_000
+
+
+def test_a_real_small_model_trains(tmp_path):
+    done = recipe("smollm2", tmp_path, TOTAL_TRAINING_STEPS="2", TEST_FREQ="2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "step 2/2" in done.stdout and "checkpoint of step 2" in done.stdout
