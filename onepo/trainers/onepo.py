@@ -172,6 +172,14 @@ class OnePOTrainer(PPOTrainerSync):
 
     # ---- update
 
+    def _balance_batch(self, batch, metrics, **kwargs):
+        """Order the rows by record and session first: upstream has them as groups finished, which no seed fixes."""
+        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["index"])
+        records = data.pop("index").tolist()
+        parts = [key.split("_") for key in batch.keys]  # uid, session, output
+        batch.reorder(sorted(range(len(parts)), key=lambda row: (records[row], parts[row][0], int(parts[row][1]))))
+        return super()._balance_batch(batch, metrics, **kwargs)
+
     def _compute_old_log_prob(self, batch, metrics):
         """Give teacher tokens, which no rollout engine sampled, the policy's own figure as their rollout figure.
 
