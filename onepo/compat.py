@@ -1,6 +1,7 @@
-"""What differs between, or is not public in, the two supported verl builds; each entry says why it is needed.
+"""The two supported builds of verl, and what this package needs from both that neither offers.
 
-GPU production pins a commit of verl 0.10.0.dev, the CPU stack uses the release 0.9.1 that was cut after it.
+What the builds do differently and an override meets (an argument more, a method less) is taken care of where it is met;
+a difference that would need a branch belongs here. So far there is none.
 """
 
 from typing import Any

@@ -7,7 +7,7 @@ configuration, and the task runner imports the trainer.
 
 import os
 
-import verl  # noqa: F401  a Ray worker that unpickles one of our classes comes here before verl is imported
+import verl  # noqa: F401  unpickling one of our classes can import this module before anything has imported verl
 
 if os.environ.get("VERL_PLATFORM") == "cpu":
     from onepo.backends.cpu import overrides, platform  # noqa: F401  the platform registers itself

@@ -8,6 +8,7 @@ import ctypes
 import json
 import os
 import platform
+import shlex
 import shutil
 import signal
 import sys
@@ -29,6 +30,7 @@ _REQUIRED = ("onepo.run_dir", "data.train_files", "actor_rollout_ref.model.path"
 
 def main(overrides: Sequence[str]) -> int:
     """Train; returns the exit code."""
+    _end_with_the_launcher()
     try:
         _set_process_environment(overrides)
         config = compose_config(overrides)
@@ -106,14 +108,15 @@ class Run:
         self._open_directory()
         terminal = _keep_terminal(Path(self._settings.logs_dir) / "train.log")
         logs = Path(self._settings.logs_dir)
-        console = RunConsole(terminal, logs / "console.log", logs / EVENTS_FILE, self._live_view)
+        console = RunConsole(terminal, logs / "console.log", self._dir / EVENTS_FILE, self._live_view)
         console.start()
         code, reason = self._run_verl()
         console.finish()
-        if code == 1:
+        if code in (1, 2):
             console.say(f"failed: {reason}\nthe whole output is in {self._settings.logs_dir}/train.log")
-        self._close_directory(code, reason, console)
-        for line in _summary(console):
+        checkpoints = console.kept_checkpoints()
+        self._close_directory(code, reason, checkpoints)
+        for line in _summary(checkpoints, engine=self._config.actor_rollout_ref.rollout.name):
             console.say(line)
         return code
 
@@ -123,26 +126,28 @@ class Run:
 
         from onepo.trainers.runner import OnePOTaskRunner
 
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-        _end_with_the_launcher()
-        ray_dir = self._settings.ray_dir or tempfile.mkdtemp(prefix="onepo-")
-        _choose_ray(self._config, ray_dir)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda received, _: sys.exit(128 + received))
+        ray_dir = _choose_ray(self._config, self._settings.ray_dir)
         try:
             run_ppo(self._config, task_runner_class=OnePOTaskRunner)
             return 0, "finished"
         except ControlledStop as stop:
             stop = getattr(stop, "cause", stop)
             return stop.exit_code, stop.reason
+        except UserError as error:
+            return 2, str(getattr(error, "cause", error))
         except KeyboardInterrupt:
             return 130, "interrupted"
-        except SystemExit:
-            return 143, "terminated"
+        except SystemExit as ended:
+            return ended.code, "terminated"
         except Exception as error:
             print(repr(error), file=sys.stderr)
             return 1, _last_line(error)
         finally:
             ray.shutdown()
-            shutil.rmtree(ray_dir, ignore_errors=True)
+            if ray_dir:
+                shutil.rmtree(ray_dir, ignore_errors=True)
 
     def _live_view(self, step: int) -> dict[str, Any] | None:
         import ray
@@ -168,16 +173,12 @@ class Run:
         fresh.symlink_to(self._dir.name)
         fresh.replace(latest)
 
-    def _close_directory(self, code: int, reason: str, console) -> None:
+    def _close_directory(self, code: int, reason: str, checkpoints: list[dict[str, Any]]) -> None:
         self._facts.update(
             ended=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             exit_code=code,
             reason=reason,
-            checkpoints=[
-                {"step": step, "model_dir": path, "validation_accuracy": console.validations.get(step)}
-                for step, path in sorted(console.checkpoints.items())
-                if Path(path).exists()
-            ],
+            checkpoints=checkpoints,
         )
         self._write_facts()
 
@@ -188,18 +189,21 @@ class Run:
         fresh.replace(target)
 
 
-def _choose_ray(config: DictConfig, private_dir: str) -> None:
-    """A private Ray unless RAY_ADDRESS names a cluster; a foreign one on this machine is never joined by chance."""
+def _choose_ray(config: DictConfig, private_dir: str | None) -> str | None:
+    """A private Ray unless RAY_ADDRESS names a cluster; a foreign one on this machine is never joined by chance.
+
+    Returns the directory of the private Ray, which goes when the run ends, or None.
+    """
     address = os.environ.get("RAY_ADDRESS")
     with open_dict(config.ray_kwargs.ray_init):
         options = config.ray_kwargs.ray_init
+        options.address = address or "local"
         if address:
-            options.address = address
             for name in ("num_cpus", "num_gpus", "include_dashboard"):  # the cluster has its own
                 options.pop(name, None)
-        else:
-            options.address = "local"
-            options._temp_dir = private_dir
+            return None
+        options._temp_dir = private_dir or tempfile.mkdtemp(prefix="onepo-")
+        return options._temp_dir
 
 
 def _end_with_the_launcher() -> None:
@@ -208,9 +212,13 @@ def _end_with_the_launcher() -> None:
     Only in a process session of our own, which is how the launcher starts us: a run that somebody started by hand may
     outlive the shell.
     """
-    if os.getsid(0) == os.getpid():
-        parent_death_signal = 1  # PR_SET_PDEATHSIG of prctl(2)
-        ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGTERM)
+    if os.getsid(0) != os.getpid():
+        return
+    launcher = os.getppid()
+    parent_death_signal = 1  # PR_SET_PDEATHSIG of prctl(2)
+    ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGTERM)
+    if os.getppid() != launcher:  # it died before the kernel knew
+        sys.exit(143)
 
 
 def _keep_terminal(log: Path) -> TextIO:
@@ -225,23 +233,25 @@ def _keep_terminal(log: Path) -> TextIO:
     return terminal
 
 
-def _summary(console) -> list[str]:
+def _summary(checkpoints: list[dict[str, Any]], *, engine: str) -> list[str]:
+    """The checkpoints of a run with their scores, and how to serve the last one."""
     lines = []
-    for step, path in sorted(console.checkpoints.items()):
-        if not Path(path).exists():
-            continue
-        score = console.validations.get(step)
-        lines.append(f"checkpoint of step {step}" + (f", validation accuracy {score:.3f}" if score is not None else ""))
-        lines.append(f"  {path}")
-    if lines:
+    for checkpoint in checkpoints:
+        score = checkpoint["validation_accuracy"]
         lines.append(
-            f"serve the last one: python -m sglang.launch_server --model-path {lines[-1].strip()} --port 30000"
+            f"checkpoint of step {checkpoint['step']}"
+            + (f", validation accuracy {score:.3f}" if score is not None else "")
         )
+        lines.append(f"  {checkpoint['model_dir']}")
+    if checkpoints:
+        model_dir = shlex.quote(checkpoints[-1]["model_dir"])
+        command = "vllm serve" if engine == "vllm" else "python -m sglang.launch_server --model-path"
+        lines.append(f"serve the last one: {command} {model_dir} --port 30000")
     return lines
 
 
 def _verl_commit() -> str | None:
-    from onepo.preflight import verl_commit
+    from onepo.preflight.build import verl_commit
 
     return verl_commit()
 

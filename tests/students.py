@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
 
 
 def make_constant_student(source: Path, folder: Path, answer: str) -> None:
@@ -43,3 +43,24 @@ def make_base_student(source: Path, folder: Path) -> None:
         config = json.loads((folder / name).read_text())
         config["eos_token_id"] = tokenizer.convert_tokens_to_ids(other)
         (folder / name).write_text(json.dumps(config))
+
+
+def make_qwen3_student(folder: Path) -> None:
+    """A random Qwen3 of two layers with the byte-level ChatML tokenizer of the data tests."""
+    shutil.copytree(Path(__file__).parent / "unit" / "data" / "byte_tokenizer", folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        max_position_embeddings=256,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=None,
+    )
+    Qwen3ForCausalLM(config).save_pretrained(folder)

@@ -4,6 +4,7 @@ The prompt filter, the rollout, the teacher rows and the exported model all ask 
 ``tokenizer`` is a Hugging Face tokenizer with a chat template everywhere.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from jinja2 import TemplateError
@@ -11,6 +12,7 @@ from jinja2 import TemplateError
 from onepo.errors import UserError
 
 REPLY = "probe"
+_TAIL_TOKENS = 16  # holds "<think>" and the blanks after it, in any tokenisation
 
 
 def prompt_text(tokenizer: Any, messages: list[dict[str, str]], **template_options: Any) -> str:
@@ -55,26 +57,30 @@ def end_of_turn_token_id(tokenizer: Any) -> int:
     return tokenizer.eos_token_id
 
 
-def stop_token_ids(tokenizer: Any, generation_config: Any) -> list[int]:
-    """The tokens that end a generation by the model's own files, sorted.
-
-    Args:
-        generation_config: a transformers ``GenerationConfig``, or None for a model without one.
-    """
-    configured = getattr(generation_config, "eos_token_id", None)
-    configured = configured if isinstance(configured, list | tuple) else [configured]
-    return sorted({token for token in [*configured, tokenizer.eos_token_id] if token is not None})
+def ends_with_open_think(tokenizer: Any, prompt_ids: Sequence[int]) -> bool:
+    """Whether the prompt's last words open a think block that the response continues."""
+    tail = tokenizer.decode(list(prompt_ids[-_TAIL_TOKENS:]))
+    return tail.rstrip().endswith("<think>")
 
 
 def rollout_stop_ids(tokenizer: Any, generation_config: Any) -> tuple[list[int], int | None]:
-    """The tokens that must end a rollout, sorted, and the end-of-turn token if it had to be added.
+    """The tokens that must end a rollout, sorted, and the end-of-turn token if the engine would not stop on it.
 
-    The files of base models often name the end of a document only; a reply that follows the chat template ends with
-    another token, and the rollout would run on behind it. Raises as ``end_of_turn_token_id``.
+    Rollout engines run without a tokenizer: by themselves they stop on what the generation config names and nothing
+    else. For base models that is often the end of a document only; a reply that follows the chat template ends with
+    another token, and the rollout would run on behind it.
+
+    Args:
+        generation_config: a transformers ``GenerationConfig``, or None for a model without one.
+
+    Raises:
+        UserError: as ``end_of_turn_token_id``.
     """
-    stops = stop_token_ids(tokenizer, generation_config)
+    configured = getattr(generation_config, "eos_token_id", None)
+    configured = set(configured if isinstance(configured, list | tuple) else [configured])
     end = end_of_turn_token_id(tokenizer)
-    return (stops, None) if end in stops else (sorted([*stops, end]), end)
+    stops = (configured | {tokenizer.eos_token_id, end}) - {None}
+    return sorted(stops), None if end in configured else end
 
 
 def _apply(tokenizer: Any, messages: list[dict[str, str]], options: dict[str, Any]) -> Any:

@@ -35,13 +35,12 @@ class OnePODataset(Dataset):
         self.table = load_tasks(_paths(data_files))
         self.rows = np.arange(self.table.num_rows)
         if config["filter_overlong_prompts"]:
-            limit = config["max_prompt_length"]
-            self.rows = usable_rows(self.table, tokenizer, limit, **(config.get("apply_chat_template_kwargs") or {}))
-            filtered = self.table.num_rows - len(self.rows)
-            if filtered:
-                logger.warning(
-                    "%d of %d prompts have more than %d tokens and are left out", filtered, self.table.num_rows, limit
-                )
+            options = config.get("apply_chat_template_kwargs") or {}
+            self.rows = usable_rows(self.table, tokenizer, config["max_prompt_length"], **options)
+        self.left_out = self.table.num_rows - len(self.rows)
+        if self.left_out:
+            text = "%d of %d prompts have more than %d tokens and are left out"
+            logger.warning(text, self.left_out, self.table.num_rows, config["max_prompt_length"])
         if 0 < max_samples < len(self.rows):
             if config.get("shuffle"):
                 draw = np.random.default_rng(config.get("seed"))

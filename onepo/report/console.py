@@ -5,6 +5,7 @@ log file.
 """
 
 import json
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -51,6 +52,14 @@ class RunConsole:
         self._show_events()
         self._clear()
 
+    def kept_checkpoints(self) -> list[dict[str, Any]]:
+        """The run's checkpoints that are still there, with their validation accuracy if they have one."""
+        return [
+            {"step": step, "model_dir": path, "validation_accuracy": self.validations.get(step)}
+            for step, path in sorted(self.checkpoints.items())
+            if Path(path).exists()
+        ]
+
     def say(self, text: str) -> None:
         self._clear()
         self._stream.write(text + "\n")
@@ -78,8 +87,10 @@ class RunConsole:
     def _on_plan(self, event: dict[str, Any]) -> None:
         self._plan = event
         self.say(
-            f"{event['train_prompts']} training and {event['val_prompts']} validation prompts; the final step is "
-            f"{event['final_step']} (from {event['ends_by']}; {event['steps_per_epoch']} steps an epoch)"
+            f"{event['train_prompts']} training and {event['val_prompts']} validation prompts"
+            + (f" ({event['left_out']} over MAX_PROMPT_LENGTH left out)" if event["left_out"] else "")
+            + f"; the final step is {event['final_step']} "
+            f"(from {event['ends_by']}; {event['steps_per_epoch']} steps an epoch)"
         )
 
     def _on_begin(self, event: dict[str, Any]) -> None:
@@ -92,7 +103,7 @@ class RunConsole:
             self.say(step_line(event, self._seconds))
         if "validation/acc" in event:
             self.validations[event["step"]] = event["validation/acc"]
-            self.say(f"  validation after step {event['step']}: accuracy {event['validation/acc']:.3f}")
+            self.say(f"  validation after step {event['step']}: accuracy {figure(event, 'validation/acc', '.3f')}")
 
     def _on_checkpoint(self, event: dict[str, Any]) -> None:
         self.checkpoints[event["step"]] = event["model_dir"]
@@ -118,7 +129,8 @@ class RunConsole:
             text = progress_line(self._step, self._plan, self._live(self._step), now - self._step_started)
         if terminal:
             self._clear()
-            self._stream.write(text)
+            # a line that wraps could not be taken back
+            self._stream.write(text[: os.get_terminal_size(self._stream.fileno()).columns - 1])
             self._live_line = True
         else:
             self._stream.write(text + "\n")
@@ -135,17 +147,22 @@ def step_line(metrics: dict[str, Any], seconds: list[float]) -> str:
     step, final = metrics["step"], metrics["final_step"]
     recent = seconds[-20:]
     left = (final - step) * sum(recent) / len(recent)
-    retired = metrics.get("onepo/retirement_rate")
     return (
         f"step {step:>{len(str(final))}}/{final}"
-        f"  reward {metrics['reward/score']:.3f}"
-        f"  acc {metrics['onepo/student_acc']:.3f}"
-        f"  retired {'  - ' if retired is None else f'{retired:.2f}'}"
-        f"  floored {metrics['onepo/floored_tokens']:.0f}"
-        f"  length {metrics['response_length/mean']:.0f}"
+        f"  reward {figure(metrics, 'reward/score', '.3f')}"
+        f"  acc {figure(metrics, 'onepo/student_acc', '.3f')}"
+        f"  retired {figure(metrics, 'onepo/retirement_rate', '.2f')}"
+        f"  floored {figure(metrics, 'onepo/floored_tokens', '.0f')}"
+        f"  length {figure(metrics, 'response_length/mean', '.0f')}"
         f"  {seconds[-1]:.1f} s"
         f"  left {duration(left)}"
     )
+
+
+def figure(metrics: dict[str, Any], name: str, form: str) -> str:
+    """A metric as text; "-" when the step has none or it is not finite."""
+    value = metrics.get(name)
+    return "-" if value is None else format(value, form)
 
 
 def progress_line(step: int, plan: dict[str, Any], live: dict[str, Any] | None, seconds: float) -> str:

@@ -9,7 +9,8 @@ import matplotlib
 matplotlib.use("Agg")  # no screen is needed
 import matplotlib.pyplot as plt
 
-METRICS_FILE = "metrics.jsonl"
+from onepo.trainers.journal import METRICS_FILE
+
 CURVES = {  # metric: label
     "validation/acc": "held-out accuracy",
     "onepo/student_acc": "accuracy of the student's rollouts",
@@ -69,7 +70,7 @@ def main(arguments: list[str]) -> int:
     steps, values = read_metric(run, "validation/acc")
     if steps:
         print(f"held-out accuracy: {values[0]:.3f} at step {steps[0]}, {values[-1]:.3f} at step {steps[-1]}")
-    print(f"curve: {picture}\nmetrics: {run / METRICS_FILE}\nlogs: {run / 'logs'}")
+    print(f"curve: {picture}\nmetrics: {run / METRICS_FILE}")
     return 0
 
 

@@ -5,17 +5,21 @@ from typing import Any
 from omegaconf import OmegaConf
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
+from onepo.data.chat import ends_with_open_think
 from onepo.rewards.multiple_choice import multiple_choice_score
 from onepo.rewards.shaping import answer_length_penalty, overlong_penalty
 from onepo.rewards.visible_answer import has_closed_thinking, visible_answer
 from onepo.settings import parse_settings
 
+# what is told about every sample, and what dynamic sampling may therefore compare
+SCORES = ("score", "acc", "overlong_penalty", "answer_length_penalty")
+
 
 class OnePORewardManager(RewardManagerBase):
     """Scores a response by its task type and shapes the score.
 
-    The keys of ``reward_extra_info`` are the same for every sample: ``acc`` (unshaped score, which dynamic sampling
-    filters on), ``score`` (shaped, which drives the advantage) and one entry per shaping term.
+    The keys of ``reward_extra_info`` are ``SCORES`` for every sample: ``acc`` (unshaped, which dynamic sampling filters
+    on), ``score`` (shaped, which drives the advantage) and one entry per shaping term.
     """
 
     def __init__(self, config, tokenizer, compute_score=None, reward_router_address=None, reward_model_tokenizer=None):
@@ -35,20 +39,19 @@ class OnePORewardManager(RewardManagerBase):
             task=task,
             response=self.tokenizer.decode(response_ids, skip_special_tokens=True),
             response_tokens=len(response_ids),
-            prompt_tail=self.tokenizer.decode(prompt_ids[-16:]),
+            thinking_opened=ends_with_open_think(self.tokenizer, prompt_ids.tolist()),
         )
         return {"reward_score": info["score"], "reward_extra_info": info}
 
     def _score(
-        self, *, task: dict[str, Any], response: str, response_tokens: int, prompt_tail: str
+        self, *, task: dict[str, Any], response: str, response_tokens: int, thinking_opened: bool
     ) -> dict[str, float]:
         settings = self._settings
         if task["style"] != "multiple_choice":
             raise ValueError(f"no grader for a task of type {task['style']!r}: preflight should have refused it")
-        opened = prompt_tail.rstrip().endswith("<think>")
-        thought = has_closed_thinking(response, opened_in_prompt=opened, marker=settings.answer_marker)
+        thought = has_closed_thinking(response, opened_in_prompt=thinking_opened, marker=settings.answer_marker)
         # a think block that the prompt opened and the response never closed leaves no visible answer
-        answer = "" if opened and not thought else visible_answer(response, marker=settings.answer_marker)
+        answer = "" if thinking_opened and not thought else visible_answer(response, marker=settings.answer_marker)
         acc = multiple_choice_score(answer, task["ground_truth"])
         if settings.require_thinking and not thought:
             acc = 0.0
@@ -67,9 +70,4 @@ class OnePORewardManager(RewardManagerBase):
                 buffer_tokens=settings.answer_buffer_tokens,
                 penalty_factor=settings.answer_penalty_factor,
             )
-        return {
-            "score": acc + overlong + answer_length,
-            "acc": acc,
-            "overlong_penalty": overlong,
-            "answer_length_penalty": answer_length,
-        }
+        return dict(zip(SCORES, (acc + overlong + answer_length, acc, overlong, answer_length), strict=True))

@@ -1,7 +1,7 @@
 """One small Ray actor per run that knows what became of every group, filtered ones included.
 
-Groups are decided in several agent-loop workers and filtered ones never reach the trainer's batch, so their counts meet
-here. It also answers whether the teacher is still in use, and holds what the terminal shows while a step is running.
+The trainer's batch cannot tell: each agent-loop worker decides its own groups, and dynamic sampling throws some away.
+The ledger also answers whether the teacher is still in use, and holds what the terminal shows of a running step.
 """
 
 from collections import Counter, defaultdict
@@ -37,6 +37,7 @@ class GroupReport:
     student_acc: float | None  # mean accuracy of what the student wrote; None when every rollout failed
     teacher_candidate: bool
     teacher_used: bool
+    teacher_failed: bool  # there was a response, and it could not be scored
 
 
 class RunLedger:
@@ -53,6 +54,7 @@ class RunLedger:
         self._signals: dict[int, Counter] = defaultdict(Counter)
         self._candidates: Counter = Counter()
         self._replaced: Counter = Counter()
+        self._failures: Counter = Counter()
         self._student_acc: dict[int, list[float]] = defaultdict(list)
         self._rollouts: dict[str, dict[str, int]] = {}
 
@@ -64,6 +66,7 @@ class RunLedger:
         self._signals[report.step][report.signal] += 1
         self._candidates[report.step] += report.teacher_candidate
         self._replaced[report.step] += report.teacher_used
+        self._failures[report.step] += report.teacher_failed
         if report.student_acc is not None:
             self._student_acc[report.step].append(report.student_acc)
 
@@ -73,7 +76,7 @@ class RunLedger:
 
     def group_signals(self, step: int) -> dict[str, int]:
         """Decided groups of the step by :class:`GroupSignal` value."""
-        return {signal.value: count for signal, count in self._signals[step].items()}
+        return {signal.value: count for signal, count in self._signals.get(step, {}).items()}
 
     def live(self, step: int) -> dict[str, Any]:
         """What the terminal's live line shows about a running step."""
@@ -97,6 +100,7 @@ class RunLedger:
         metrics: dict[str, float] = {
             "onepo/teacher_candidates": candidates,
             "onepo/teacher_replaced": replaced,
+            "onepo/teacher_failures": self._failures.pop(step, 0),
             "onepo/teacher_enabled": float(enabled),
             "onepo/teacher_disabled_reason": _REASON_CODES[self.disabled_reason()],
         }

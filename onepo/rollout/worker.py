@@ -4,10 +4,10 @@ The decision falls as soon as the group is scored, while other prompts are still
 stored, so that the filter of dynamic sampling sees the group as it will be trained on (algorithms page, section 2).
 """
 
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from random import Random
 from statistics import fmean
 from typing import Any
 
@@ -21,9 +21,12 @@ from onepo.compat import plain_class
 from onepo.data.chat import end_of_turn_token_id, rollout_stop_ids
 from onepo.rollout.group import Group
 from onepo.rollout.ledger import GroupReport, GroupSignal, ledger_name
+from onepo.rollout.seeds import PromptSeeds, session_seed
 from onepo.settings import parse_settings
 from onepo.teachers.cached import cached_response, response_token_ids
 from onepo.teachers.retirement import draw_session, teacher_is_used
+
+logger = logging.getLogger(__name__)
 
 TEACHER_MASK = "teacher_mask"
 
@@ -67,14 +70,18 @@ class OnePOAgentLoopWorker(plain_class(AgentLoopWorkerTQ)):
         self._ledger = ray.get_actor(ledger_name(self._settings.run_dir))
         self._name = ray.get_runtime_context().get_actor_id()
         self._end_of_turn_id = end_of_turn_token_id(self.tokenizer)
-        self._stop_ids, self._added_stop_id = rollout_stop_ids(self.tokenizer, self.model_config.generation_config)
+        self._stop_ids, _ = rollout_stop_ids(self.tokenizer, self.model_config.generation_config)
         self._groups: dict[str, Group[AgentLoopOutput, Replacement | None]] = {}
-        self._generating = self._grading = 0
+        self._running = self._grading = self._scored = 0  # rollouts: under way, and in which state
         self._reported_at = 0.0
+        self._seeds = PromptSeeds(self._settings.seed)
 
     async def _run_prompt(self, prompt, sampling_params, trajectory, trace=False):
-        if self._added_stop_id is not None:
-            sampling_params = {**sampling_params, "stop_token_ids": self._stop_ids}
+        sampling_params = {**sampling_params, "stop_token_ids": self._stop_ids}
+        if self._settings.per_request_seeds:
+            sampling_params["seed"] = self._seeds.next(
+                step=trajectory["step"], validate=trajectory["validate"], index=int(prompt["index"])
+            )
         if trajectory["validate"]:
             return await super()._run_prompt(prompt, sampling_params, trajectory, trace)
         uid = prompt["uid"]
@@ -87,11 +94,10 @@ class OnePOAgentLoopWorker(plain_class(AgentLoopWorkerTQ)):
             self._report_rollouts(at_once=True)
 
     async def _run_agent_loop(self, sampling_params, trajectory, *, agent_name, trace=True, **kwargs):
-        if self._settings.per_request_seeds:
-            identity = (trajectory["step"], trajectory["validate"], kwargs["index"], kwargs["session_id"])
-            key = ":".join(str(part) for part in (self._settings.seed, *identity))
-            sampling_params = {**sampling_params, "seed": Random(key).getrandbits(62)}
-        self._generating += 1
+        if "seed" in sampling_params:
+            seed = session_seed(sampling_params["seed"], kwargs["session_id"])
+            sampling_params = {**sampling_params, "seed": seed}
+        self._running += 1
         self._report_rollouts()
         try:
             return await super()._run_agent_loop(
@@ -101,10 +107,11 @@ class OnePOAgentLoopWorker(plain_class(AgentLoopWorkerTQ)):
             if (group := self._groups.get(kwargs["uid"])) is not None:
                 await group.fail(kwargs["session_id"])
             raise
+        finally:
+            self._running -= 1
 
     async def _agent_loop_postprocess(self, output, validate, **kwargs):
         columns = {name: value for name, value in kwargs.items() if name != "teacher"}  # big, and used up by now
-        self._generating -= 1
         self._grading += 1
         self._report_rollouts()
         try:
@@ -113,21 +120,27 @@ class OnePOAgentLoopWorker(plain_class(AgentLoopWorkerTQ)):
             self._grading -= 1
         if validate:
             return await super()._agent_loop_postprocess(output, validate, **columns)
-        replacement = await self._groups[kwargs["uid"]].arrive(kwargs["session_id"], output)
-        if replacement is not None and replacement.session == kwargs["session_id"]:
-            row = TrainingRow.of(replacement.output, from_teacher=True)
-        else:
-            row = TrainingRow.of(output, from_teacher=False)
-        return await super()._agent_loop_postprocess(row, validate, **columns)
+        self._scored += 1
+        try:
+            replacement = await self._groups[kwargs["uid"]].arrive(kwargs["session_id"], output)
+            replaced = replacement is not None and replacement.session == kwargs["session_id"]
+            row = TrainingRow.of(replacement.output if replaced else output, from_teacher=replaced)
+            return await super()._agent_loop_postprocess(row, validate, **columns)
+        finally:
+            self._scored -= 1
 
     async def _decide(
         self, prompt: Mapping[str, Any], group: Group, outputs: dict[int, AgentLoopOutput]
     ) -> Replacement | None:
         """All rollouts of a prompt are scored: offer the teacher's response, and report the group."""
         step = prompt["global_steps"]
-        candidate = None
+        candidate, teacher_failed = None, False
         if outputs and await self._ledger.teacher_enabled.remote(step):
-            candidate = await self._teacher_candidate(prompt, step, next(iter(outputs.values())))
+            try:
+                candidate = await self._teacher_candidate(prompt, step, next(iter(outputs.values())))
+            except Exception:  # a teacher that cannot be scored is no candidate; the student's rollouts are as good
+                logger.exception("the teacher response of record %s could not be scored", prompt["index"])
+                teacher_failed = True
         replacement = None
         rewards = [output.reward_score for output in outputs.values()]
         if candidate is not None and teacher_is_used(candidate.reward_score, rewards):
@@ -142,6 +155,7 @@ class OnePOAgentLoopWorker(plain_class(AgentLoopWorkerTQ)):
                 student_acc=fmean(_reward_info(output)["acc"] for output in outputs.values()) if outputs else None,
                 teacher_candidate=candidate is not None,
                 teacher_used=replacement is not None,
+                teacher_failed=teacher_failed,
             )
         )
         return replacement
@@ -167,7 +181,7 @@ class OnePOAgentLoopWorker(plain_class(AgentLoopWorkerTQ)):
             response_ids=ids,
             response_mask=[1] * len(ids),
             # no rollout engine sampled these tokens: the trainer puts the policy's own figures here
-            response_logprobs=[0.0] * len(ids) if sibling.response_logprobs is not None else None,
+            response_logprobs=[0.0] * len(ids),
             num_turns=sibling.num_turns,
             metrics=sibling.metrics.model_copy(),
             multi_modal_data=sibling.multi_modal_data,
@@ -189,7 +203,8 @@ class OnePOAgentLoopWorker(plain_class(AgentLoopWorkerTQ)):
         now = time.monotonic()
         if at_once or now - self._reported_at > _REPORT_SECONDS:
             self._reported_at = now
-            self._ledger.report_rollouts.remote(self._name, generating=self._generating, grading=self._grading)
+            generating = self._running - self._grading - self._scored
+            self._ledger.report_rollouts.remote(self._name, generating=generating, grading=self._grading)
 
 
 def _reward_info(output: AgentLoopOutput) -> dict[str, float]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from transformers import PreTrainedTokenizerBase
 
+from onepo.data.chat import ends_with_open_think
 from onepo.teachers.retirement import draw_response
 
 _THINK = "<think>"
@@ -28,9 +29,3 @@ def response_token_ids(
         text = text.lstrip().removeprefix(_THINK)
     ids = tokenizer.encode(text, add_special_tokens=False)
     return [*ids, end_of_turn_id][:max_tokens]
-
-
-def ends_with_open_think(tokenizer: PreTrainedTokenizerBase, prompt_ids: Sequence[int]) -> bool:
-    """Whether the prompt's last words open a think block that the response continues."""
-    tail = tokenizer.decode(list(prompt_ids[-16:]))  # the tag and the blanks after it, in any tokenisation
-    return tail.rstrip().endswith(_THINK)

@@ -16,7 +16,7 @@ _ROUNDING = 1e-9
 def teacher_is_used(teacher_reward: float, student_rewards: Sequence[float]) -> bool:
     """Whether the teacher's response replaces a rollout: its reward is finite and above every student's.
 
-    Rewards are compared in float32, the precision in which the batch stores them. A tie retires the teacher.
+    Rewards are compared in float32, as the batch stores them; at equal rewards the student's rollout stays.
     """
     teacher = np.float32(teacher_reward)
     students = np.asarray(student_rewards, dtype=np.float32)

@@ -15,11 +15,9 @@ EVENTS_FILE = "events.jsonl"
 class Journal:
     """Appends whole lines and flushes each, so that a reader of a running or killed run sees complete records."""
 
-    def __init__(self, *, run_dir: str, logs_dir: str):
+    def __init__(self, run_dir: str):
         self._metrics = Path(run_dir) / METRICS_FILE
-        self._events = Path(logs_dir) / EVENTS_FILE
-        for file in (self._metrics, self._events):
-            file.parent.mkdir(parents=True, exist_ok=True)
+        self._events = Path(run_dir) / EVENTS_FILE
 
     def event(self, kind: str, **fields: Any) -> None:
         """Tell the terminal: plan, step, checkpoint, note."""

@@ -40,7 +40,7 @@ class OnePOTrainer(PPOTrainerSync):
             # upstream compares this with "sync" in several places: our registered name would get the async buffer
             config.trainer.v1.trainer_mode = "sync"
         self.settings = parse_settings(OmegaConf.to_container(config.onepo, resolve=True))
-        self.journal = Journal(run_dir=self.settings.run_dir, logs_dir=self.settings.logs_dir)
+        self.journal = Journal(self.settings.run_dir)
         self.ledger = create_ledger(ledger_name(self.settings.run_dir), self.settings)
         self._dispatched = 0  # prompts sent to rollout in the current step
         self._rollout_awake = True
@@ -53,6 +53,7 @@ class OnePOTrainer(PPOTrainerSync):
             super()._build_replay_buffer(),
             poll_interval=self.settings.poll_interval,
             on_exhausted=self._stop_sampling,
+            check_workers=self._check_workers,
         )
 
     def _init_tokenizer(self):
@@ -79,6 +80,7 @@ class OnePOTrainer(PPOTrainerSync):
             test_freq=trainer.test_freq,
             test_steps=self.settings.test_steps,
             save_freq=trainer.save_freq,
+            val_before_train=trainer.val_before_train,
         )
         # upstream leaves its loop silently at the last epoch; with the smaller number both ends are the same step
         self.total_training_steps = self.schedule.final_step
@@ -90,6 +92,7 @@ class OnePOTrainer(PPOTrainerSync):
             steps_per_epoch=self.steps_per_epoch,
             train_prompts=len(self.train_dataset),
             val_prompts=len(self.val_dataset),
+            left_out=self.train_dataset.left_out + self.val_dataset.left_out,
             train_batch_size=self.config.data.train_batch_size,
         )
 
@@ -110,7 +113,7 @@ class OnePOTrainer(PPOTrainerSync):
             self._end_early(stop)
             if stop.exit_code:
                 raise stop from None
-        self.journal.event("end", step=self.global_steps)
+        self.journal.event("end")
 
     def on_step_begin(self):
         super().on_step_begin()
@@ -128,9 +131,13 @@ class OnePOTrainer(PPOTrainerSync):
         self.config.trainer.test_freq = 1 if self.schedule.validates_at(self.global_steps) else 0
 
     def _end_early(self, stop: ControlledStop) -> None:
-        """Save what the last whole step left, and validate when the run counts as finished."""
-        self.global_steps -= 1  # the step under way was not made
+        """Save the weights as they are, and validate when the run counts as finished.
+
+        A stop while sampling leaves those of the step before. A stop in the update leaves those of the step's
+        mini-batches up to the one that failed; they are saved under the number of that step.
+        """
         if self._rollout_awake:
+            self.global_steps -= 1
             self.checkpoint_manager.sleep_replicas()
         if not checkpoints.checkpoint_folder(self.config.trainer.default_local_dir, self.global_steps).exists():
             self._save_checkpoint()
@@ -159,16 +166,17 @@ class OnePOTrainer(PPOTrainerSync):
         asked = (
             f"step {self.global_steps}: {self._dispatched} prompts gave no batch of {self.config.data.train_batch_size}"
         )
-        useless = {name for name, count in signals.items() if count and name != GroupSignal.MIXED.value}
-        if useless <= {GroupSignal.ALL_RIGHT.value}:
-            raise ControlledStop(
-                f"{asked} (groups: {counts}): every other prompt is answered right, training is done", 0
-            )
+        if {name for name, count in signals.items() if count} <= {GroupSignal.ALL_RIGHT.value}:
+            raise ControlledStop(f"{asked}: every answer is right, there is nothing left to learn", 0)
         raise ControlledStop(
             f"{asked} (groups: {counts}). Groups whose rollouts all score the same teach nothing and were filtered. "
             "Set ENABLE_FILTER_GROUPS=False to train on them, raise MAX_NUM_GEN_BATCHES, or check data and reward.",
             3,
         )
+
+    def _check_workers(self):
+        """Raise Ray's error if an agent-loop worker has died; a busy one answers between two of its requests."""
+        ray.get([worker.__ray_ready__.remote() for worker in self.agent_loop_manager.agent_loop_workers])
 
     # ---- update
 

@@ -92,6 +92,6 @@ def _refuse_non_finite(data: TensorDict, mask: torch.Tensor, *tensors: torch.Ten
     where = f"prompts {uids}" if uids else "rows of another rank"
     raise ControlledStop(
         f"step {data['global_steps'][0]}: a log-probability or advantage is not finite in {where}; "
-        "the update was not made",
+        "this mini-batch was not learned",
         exit_code=3,
     )

@@ -3,6 +3,11 @@
 from dataclasses import dataclass
 
 
+def validation_is_on(test_freq: int, test_steps: list[int], val_before_train: bool) -> bool:
+    """Whether a run with these options validates at all, and so needs validation data."""
+    return test_freq > 0 or bool(test_steps) or val_before_train
+
+
 @dataclass(frozen=True)
 class Schedule:
     """Steps count from 1; an epoch is ``steps_per_epoch`` steps, however many prompts dynamic sampling used up.
@@ -11,6 +16,7 @@ class Schedule:
         max_steps: TOTAL_TRAINING_STEPS, or None for no such limit.
         test_freq: validate every so many steps; 0 or less: not by frequency.
         test_steps: validate at these steps as well.
+        val_before_train: validate before the first step as well.
         save_freq: save every so many steps; 0 or less: at the final step only.
     """
 
@@ -19,6 +25,7 @@ class Schedule:
     max_steps: int | None
     test_freq: int
     test_steps: list[int]
+    val_before_train: bool
     save_freq: int
 
     @property
@@ -34,7 +41,7 @@ class Schedule:
     @property
     def validates(self) -> bool:
         """Whether any validation is on; then the final step validates too."""
-        return self.test_freq > 0 or bool(self.test_steps)
+        return validation_is_on(self.test_freq, self.test_steps, self.val_before_train)
 
     def validates_at(self, step: int) -> bool:
         if not self.validates:

@@ -61,8 +61,15 @@ def test_the_metrics_file_tells_both_steps(run):
     for record in steps:
         assert record["onepo/teacher_candidates"] == 4
         assert record["onepo/retirement_rate"] == 1 - record["onepo/teacher_replaced"] / 4
-        assert record["onepo/teacher_tokens"] > 0  # a random student is never right
-        assert record["onepo/floored_tokens"] > 0
+        # a random student is never right: all four groups take the teacher's response, 9 words and the end each
+        assert record["onepo/teacher_replaced"] == 4 and record["onepo/teacher_failures"] == 0
+        assert record["onepo/teacher_tokens"] == pytest.approx(40)
+        assert record["onepo/floored_tokens"] == pytest.approx(40)  # each about 1/256 likely
+        assert record["onepo/rescaled_tokens"] == pytest.approx(
+            40
+        )  # better than its group, so its advantage is positive
+        trained = 16 * record["response_length/mean"]
+        assert record["onepo/teacher_token_fraction"] == pytest.approx(40 / trained)
         assert 0 < record["actor/grad_norm"] < 100
         assert record["onepo/groups_mixed"] == 4
         # rollout and learner compute the same log-probabilities

@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from transformers import AutoModelForCausalLM
 
 from tests.conftest import ROOT
 from tests.e2e.launch import MARKER, start
+from tests.students import make_qwen3_student
 
 pytestmark = pytest.mark.slow
 TWO_STEPS = {"TOTAL_TRAINING_STEPS": "2", "TEST_FREQ": "2", "ENABLE_FILTER_GROUPS": "False"}
@@ -45,8 +47,10 @@ def test_two_runs_beside_a_foreign_ray_do_not_disturb_each_other(student, tmp_pa
         assert launch.code == 0, launch.tell()
         assert "Started a local Ray instance" in (launch.run_dir / "logs" / "train.log").read_text()
     assert foreign_ray.poll() is None
-    losses = [[record.get("actor/pg_loss") for record in launch.metrics()] for launch in launches]
-    assert losses[0] == pytest.approx(losses[1], abs=1e-5)  # same seed, same run
+    one, two = (launch.metrics() for launch in launches)
+    assert len(one) == len(two) == 2
+    for name in ("actor/pg_loss", "actor/grad_norm", "response_length/mean", "actor/entropy"):  # same seed, same run
+        assert [record[name] for record in one] == pytest.approx([record[name] for record in two], abs=1e-5), name
 
 
 def test_two_learners_compute_the_loss_of_one(student, tmp_path):
@@ -63,7 +67,38 @@ def test_two_learners_compute_the_loss_of_one(student, tmp_path):
         assert record["training/rollout_probs_diff_max"] < 1e-4
 
 
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_rollout_that_fails_costs_its_row_and_not_its_group(student, tmp_path):
+    loops = tmp_path / "loops.yaml"
+    loops.write_text("- {name: flaky, _target_: tests.e2e.flaky.FlakyAgentLoop}\n")
+    run = start(
+        tmp_path / "runs",
+        f"actor_rollout_ref.rollout.agent.agent_loop_config_path='{loops}'",
+        "actor_rollout_ref.rollout.agent.default_agent_loop=flaky",
+        MODEL_PATH=str(student),
+        **TWO_STEPS,
+    ).finish()
+    assert run.code == 0, run.tell()
+    for record in run.metrics():
+        assert record["onepo/groups_failed"] == 4  # session 1 of every group fails
+        assert record["onepo/teacher_replaced"] == 4  # and the teacher still takes the place of one of the others
+        assert record["onepo/teacher_tokens"] == pytest.approx(40)
+
+
+def test_a_qwen3_student_of_random_weights_trains(tmp_path):
+    """The other model type: rollout and learner agree, and the checkpoint is a Qwen3 again."""
+    make_qwen3_student(tmp_path / "student")
+    lengths = {"MAX_PROMPT_LENGTH": "128", "MAX_RESPONSE_LENGTH": "80"}
+    run = start(tmp_path / "runs", MODEL_PATH=str(tmp_path / "student"), **lengths, **TWO_STEPS).finish()
+    assert run.code == 0, run.tell()
+    for record in run.metrics():
+        assert record["training/rollout_probs_diff_max"] < 1e-4
+        assert record["rollout_corr/log_ppl_abs_diff"] < 1e-4
+        assert record["onepo/teacher_replaced"] == 4
+    (checkpoint,) = run.facts()["checkpoints"]
+    assert AutoModelForCausalLM.from_pretrained(checkpoint["model_dir"]).config.model_type == "qwen3"
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_a_signal_ends_everything(student, tmp_path, sent, code):
     run = start(tmp_path, MODEL_PATH=str(student), **LONG)
     wait_for_line(run, "step   1/400")

@@ -2,7 +2,8 @@
 
 import pytest
 
-from onepo.teachers.cached import cached_response, ends_with_open_think, response_token_ids
+from onepo.data.chat import ends_with_open_think
+from onepo.teachers.cached import cached_response, response_token_ids
 
 PROMPT = "user fever tree <eos> assistant"
 TEXT = "<think> fever points to rest </think> <answer> A </answer>"

@@ -1,7 +1,12 @@
 """What a user sees in the terminal while a run trains."""
 
+import fcntl
 import io
 import json
+import os
+import pty
+import struct
+import termios
 
 import pytest
 
@@ -26,6 +31,7 @@ PLAN = {
     "ends_by": "TOTAL_EPOCHS",
     "steps_per_epoch": 13,
     "train_batch_size": 16,
+    "left_out": 3,
 }
 
 
@@ -52,7 +58,8 @@ def test_a_step_is_one_readable_line():
 
 
 def test_a_step_without_candidates_shows_no_retirement():
-    assert "retired   -  " in step_line({k: v for k, v in STEP.items() if "retirement" not in k}, [2.0])
+    line = step_line({**{k: v for k, v in STEP.items() if "retirement" not in k}, "onepo/student_acc": None}, [2.0])
+    assert "acc -  retired -  floored 96" in line
 
 
 def test_events_are_shown_once_and_remembered(console, tmp_path):
@@ -61,7 +68,8 @@ def test_events_are_shown_once_and_remembered(console, tmp_path):
     write(events, PLAN, {"event": "begin", "step": 7}, {**STEP, "validation/acc": 0.75, "timing_s/testing": 1.0})
     write(events, {"event": "checkpoint", "step": 7, "model_dir": "/run/7"})
     text = shown(console)
-    assert "the final step is 130 (from TOTAL_EPOCHS; 13 steps an epoch)" in text
+    assert "10 validation prompts (3 over MAX_PROMPT_LENGTH left out); the final step is 130" in text
+    assert "(from TOTAL_EPOCHS; 13 steps an epoch)" in text
     assert "step   7/130" in text and "3.0 s" in text
     assert "validation after step 7: accuracy 0.750" in text
     assert shown(console) == text == (tmp_path / "console.log").read_text()
@@ -85,6 +93,31 @@ def test_progress_tells_what_the_step_waits_for():
         "40 responses generating, 8 waiting for grading, 12 s"
     )
     assert progress_line(4, PLAN, None, 12.3) == "step 4: 12 s"
+
+
+def test_the_live_line_fits_a_terminal_and_is_taken_back(tmp_path):
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))  # 40 columns
+    with open(follower, "w") as terminal:
+        live = {"signals": {"mixed": 3}, "replaced": 2, "generating": 40, "grading": 8}
+        console = RunConsole(terminal, tmp_path / "console.log", tmp_path / "events.jsonl", lambda step: live)
+        write(tmp_path / "events.jsonl", PLAN, {"event": "begin", "step": 7})
+        console._show_events()
+        console._show_progress()
+        drawn = os.read(leader, 10_000).decode().splitlines()[-1]
+        assert drawn.startswith("step 7: 3 groups scored") and len(drawn) == 39
+        console.say("next")
+        assert os.read(leader, 10_000).decode().startswith("\r\x1b[2Knext")
+    os.close(leader)
+
+
+def test_checkpoints_that_were_removed_are_not_named(console, tmp_path):
+    for step in (1, 2):
+        write(tmp_path / "events.jsonl", {"event": "checkpoint", "step": step, "model_dir": str(tmp_path / str(step))})
+    (tmp_path / "2").mkdir()
+    shown(console)
+    kept = {"step": 2, "model_dir": str(tmp_path / "2"), "validation_accuracy": None}
+    assert console.kept_checkpoints() == [kept]
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(5, "5 s"), (300, "5 min"), (7200, "2.0 h")])

@@ -4,7 +4,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import GenerationConfig, PreTrainedTokenizerFast
 
-from onepo.data.chat import end_of_turn_token_id, prompt_text, prompt_token_ids, rollout_stop_ids, stop_token_ids
+from onepo.data.chat import end_of_turn_token_id, prompt_text, prompt_token_ids, rollout_stop_ids
 from onepo.errors import UserError
 
 CHATML = (
@@ -63,6 +63,13 @@ def test_instruct_model_that_already_stops_at_the_end_of_the_turn():
     assert rollout_stop_ids(tokenizer, GenerationConfig(eos_token_id=[end, other])) == (sorted([end, other]), None)
 
 
+def test_a_tokenizer_that_knows_the_end_does_not_help_an_engine_that_does_not():
+    """An instruct model with its base model's generation config: the engine reads the latter alone."""
+    tokenizer = build(CHATML, eos="<|im_end|>", special=("<|im_start|>", "<|endoftext|>"))
+    end, other = tokenizer.eos_token_id, token(tokenizer, "<|endoftext|>")
+    assert rollout_stop_ids(tokenizer, GenerationConfig(eos_token_id=other)) == (sorted([end, other]), end)
+
+
 def test_base_tokenizer_with_a_generation_config_that_names_the_end_of_the_turn():
     tokenizer = build(CHATML)
     end, eos = token(tokenizer, "<|im_end|>"), tokenizer.eos_token_id
@@ -73,7 +80,9 @@ def test_base_tokenizer_with_a_generation_config_that_names_the_end_of_the_turn(
 def test_a_template_without_a_token_of_its_own_leaves_the_eos_token(template):
     tokenizer = build(template)
     assert end_of_turn_token_id(tokenizer) == tokenizer.eos_token_id
-    assert rollout_stop_ids(tokenizer, None) == ([tokenizer.eos_token_id], None)
+    eos = tokenizer.eos_token_id
+    assert rollout_stop_ids(tokenizer, GenerationConfig(eos_token_id=eos)) == ([eos], None)
+    assert rollout_stop_ids(tokenizer, None) == ([eos], eos)
 
 
 def test_an_ending_that_is_not_one_token_never_yields_its_first_piece():
@@ -98,11 +107,7 @@ def test_stop_tokens_are_sorted_and_unique(configured, expected):
     tokenizer.add_tokens([f"<{number}>" for number in range(300 - len(tokenizer))])
     tokenizer.add_special_tokens({"eos_token": "<eos>"})
     assert tokenizer.eos_token_id == 300
-    assert stop_token_ids(tokenizer, GenerationConfig(eos_token_id=configured)) == expected
-
-
-def test_stop_tokens_of_a_tokenizer_without_eos():
-    assert stop_token_ids(build(BARE, eos=None), None) == []
+    assert rollout_stop_ids(tokenizer, GenerationConfig(eos_token_id=configured))[0] == expected
 
 
 def test_a_missing_chat_template_is_told():

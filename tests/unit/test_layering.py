@@ -26,7 +26,8 @@ FLOORS = [
 ]
 PURE = ("onepo/algorithms/*.py", "onepo/teachers/retirement.py", "onepo/rewards/[msv]*e*.py", "onepo/data/*.py")
 IMPURE_FILES = {"manager.py"}
-READS_ENVIRONMENT = {"onepo/train.py", "onepo/preflight.py", "onepo/plugin.py", "onepo/backends/cpu/rollout.py"}
+# the plugin is where a process begins: verl gives it nothing but the environment
+READS_ENVIRONMENT = {"onepo/train.py", "onepo/preflight/build.py", "onepo/plugin.py"}
 FILES = sorted(path for path in (ROOT / "onepo").rglob("*.py") if path.name != "__init__.py")
 
 
@@ -37,6 +38,8 @@ def imports(path: Path) -> set[str]:
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             found.add(node.module)
+            if node.module == "onepo":
+                found.update(f"onepo.{alias.name}" for alias in node.names)
     return found
 
 

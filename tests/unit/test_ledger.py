@@ -11,18 +11,19 @@ def ledger(**changes):
     return RunLedger(parse_settings(onepo_section(**changes)))
 
 
-def report(step, *, signal=GroupSignal.MIXED, candidate=True, used=False, acc=0.5):
-    return GroupReport(step, signal, acc, candidate, used)
+def report(step, *, signal=GroupSignal.MIXED, candidate=True, used=False, acc=0.5, failed=False):
+    return GroupReport(step, signal, acc, candidate, used, failed)
 
 
 def test_a_step_counts_every_group_and_is_then_forgotten():
     book = ledger()
     for used in (True, True, False):
         book.report_group(report(1, used=used))
-    book.report_group(report(1, signal=GroupSignal.ALL_WRONG, candidate=False, acc=0.0))
+    book.report_group(report(1, signal=GroupSignal.ALL_WRONG, candidate=False, acc=0.0, failed=True))
     metrics = book.close_step(1)
     assert metrics["onepo/teacher_candidates"] == 3
     assert metrics["onepo/teacher_replaced"] == 2
+    assert metrics["onepo/teacher_failures"] == 1
     assert metrics["onepo/retirement_rate"] == pytest.approx(1 / 3)
     assert metrics["onepo/student_acc"] == pytest.approx(1.5 / 4)
     assert metrics["onepo/groups_mixed"] == 3

@@ -81,6 +81,15 @@ def test_a_good_set_of_inputs_passes(student, train_file):
         ),
         ("onepo.overlong_buffer_len=16", "OVERLONG_BUFFER_LEN=16"),
         ("actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-mean", "loss_agg_mode"),
+        ("algorithm.rollout_correction.bypass_mode=True", "bypass_mode=True: OnePO needs False"),
+        ("actor_rollout_ref.rollout.calculate_log_probs=False", "calculate_log_probs"),
+        ("trainer.resume_mode=auto", "resume_mode"),
+        ("algorithm.adv_estimator=gae", "adv_estimator"),
+        ("actor_rollout_ref.actor.checkpoint.save_contents=[model]", "hf_model"),
+        ("algorithm.filter_groups.metric=accuracy", "FILTER_GROUPS_METRIC=accuracy"),
+        ("actor_rollout_ref.rollout.tensor_model_parallel_size=3", "ROLLOUT_TP=3 does not divide 1"),
+        ("trainer.total_training_steps=0", "TOTAL_TRAINING_STEPS=0"),
+        ("trainer.total_epochs=0", "TOTAL_EPOCHS=0"),
         ("algorithm.rollout_correction.rollout_is=token", "rollout_is"),
         ("trainer.test_freq=1", "VAL_FILE is not set"),
         ("onepo.test_steps=[1]", "VAL_FILE is not set"),
@@ -95,6 +104,37 @@ def test_a_good_set_of_inputs_passes(student, train_file):
 def test_an_option_that_cannot_work_is_named(student, train_file, override, told):
     found = problems(override, model=student, train_file=train_file)
     assert len(found) == 1 and told in found[0]
+
+
+def test_a_token_budget_must_hold_one_response(student, train_file):
+    found = problems(
+        "actor_rollout_ref.actor.use_dynamic_bsz=True",
+        "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=31",
+        model=student,
+        train_file=train_file,
+    )
+    assert len(found) == 1 and "PPO_MAX_TOKEN_LEN_PER_GPU=31" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("option", "key", "file"),
+    [
+        ("CHECKPOINT_DIR", "trainer.default_local_dir", "global_step_3/x"),
+        ("OUTPUTS_DIR", "trainer.validation_data_dir", "3.jsonl"),
+    ],
+)
+def test_the_results_of_another_run_are_not_overwritten(student, train_file, tmp_path, option, key, file):
+    old = tmp_path / "old" / file
+    old.parent.mkdir(parents=True)
+    old.touch()
+    (found,) = problems(f"{key}={tmp_path / 'old'}", model=student, train_file=train_file)
+    assert found.startswith(option) and "of another run" in found
+
+
+def test_a_place_that_cannot_be_written_is_named(student, train_file, tmp_path):
+    (tmp_path / "file").touch()
+    (found,) = problems(f"onepo.logs_dir={tmp_path / 'file' / 'logs'}", model=student, train_file=train_file)
+    assert found.startswith("LOGS_DIR") and "is not a directory" in found
 
 
 def test_problems_are_told_together(student, train_file):
@@ -134,6 +174,13 @@ def test_open_ended_validation_records_are_refused_too(student, train_file, tmp_
                 json.dumps({**json.loads((path / "config.json").read_text()), "auto_map": {"AutoModel": "x.Y"}})
             ),
             "trust_remote_code",
+        ),
+        (lambda path: (path / "config.json").write_text("{"), "config.json is not valid JSON"),
+        (lambda path: (path / "tokenizer_config.json").write_text("{"), "tokenizer_config.json is not valid JSON"),
+        (lambda path: (path / "model.safetensors").write_bytes(b""), "is not a whole safetensors file"),
+        (
+            lambda path: (path / "chat_template.jinja").write_text("{{ raise_exception('users only') }}"),
+            "users only",
         ),
         (shutil.rmtree, "is not a directory"),
     ],

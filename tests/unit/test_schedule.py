@@ -12,6 +12,7 @@ def schedule(**changes):
         "max_steps": 500,
         "test_freq": 30,
         "test_steps": [],
+        "val_before_train": False,
         "save_freq": 60,
     }
     return Schedule(**{**values, **changes})
@@ -39,6 +40,11 @@ def test_validation_by_frequency_by_list_and_at_the_end():
 def test_a_list_alone_also_validates_at_the_end():
     plan = schedule(test_freq=0, test_steps=[7, 900])
     assert [step for step in range(1, 51) if plan.validates_at(step)] == [7, 50]
+
+
+def test_validation_before_the_first_step_means_one_after_the_last_too():
+    plan = schedule(test_freq=0, val_before_train=True)
+    assert [step for step in range(1, 51) if plan.validates_at(step)] == [50]
 
 
 @pytest.mark.parametrize("test_freq", [0, -1])

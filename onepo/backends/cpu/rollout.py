@@ -25,8 +25,8 @@ class TransformersAdapter(BaseRollout):
 
     def __init__(self, config, model_config, device_mesh, replica_rank: int = -1):
         super().__init__(config, model_config, device_mesh)
-        # as verl's other adapters: -1 means hybrid, where the rank of the learner decides (one rank per replica here)
-        self.replica_rank = int(os.environ["RANK"]) if replica_rank == -1 else replica_rank
+        # -1: hybrid, where each learner rank has a replica of its own
+        self.replica_rank = device_mesh.get_rank() if replica_rank == -1 else replica_rank
         self.is_leader_rank = True
 
     async def resume(self, tags):

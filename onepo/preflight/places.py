@@ -1,0 +1,50 @@
+"""Where the run will write."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from onepo.settings import Settings
+from onepo.trainers.checkpoints import list_checkpoints
+
+
+def directory_problems(config: DictConfig, settings: Settings) -> Iterator[str]:
+    """Where the run will write: possible, and not over the results of another run."""
+    checkpoint_dir, outputs_dir = Path(config.trainer.default_local_dir), Path(config.trainer.validation_data_dir)
+    for option, folder in (
+        ("OUTPUT_DIR", Path(settings.run_dir)),
+        ("CHECKPOINT_DIR", checkpoint_dir),
+        ("OUTPUTS_DIR", outputs_dir),
+        ("LOGS_DIR", Path(settings.logs_dir)),
+        ("HYDRA_OUTPUT_DIR", Path(settings.config_dir)),
+    ):
+        place = _existing(folder)
+        if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+            yield f"{option}: {folder} cannot be made, because {place} is not a directory that you may write to"
+            return
+    if list_checkpoints(checkpoint_dir):
+        yield f"CHECKPOINT_DIR={checkpoint_dir} holds checkpoints of another run: set another one, or none"
+    if any(outputs_dir.glob("*.jsonl")):
+        yield f"OUTPUTS_DIR={outputs_dir} holds generations of another run: set another one, or none"
+
+
+def _existing(path: Path) -> Path:
+    """The path, or the nearest of its parents that is there."""
+    while not os.path.lexists(path):
+        path = path.parent
+    return path
+
+
+def disk_problems(config: DictConfig, settings: Settings) -> Iterator[str]:
+    student = Path(config.actor_rollout_ref.model.path)
+    weights = sum(file.stat().st_size for pattern in ("*.safetensors", "*.bin") for file in student.glob(pattern))
+    place = _existing(Path(config.trainer.default_local_dir))
+    needed, free = weights * (settings.max_checkpoints + 1), shutil.disk_usage(place).free
+    if free < needed:
+        yield (
+            f"{place} has {free / 1e9:.1f} GB free, and MAX_ACTOR_CHECKPOINTS={settings.max_checkpoints} checkpoints "
+            f"of this student need {needed / 1e9:.1f} GB: free some, lower it, or set OUTPUT_DIR or CHECKPOINT_DIR"
+        )
