@@ -5,7 +5,7 @@
 #   bash OnePO.sh trainer.total_training_steps=2          extra arguments are Hydra overrides; they win
 #   bash OnePO.sh --help                                  every option with its default
 set -euo pipefail
-ROOT=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+ROOT=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")" && pwd)
 source "${ROOT}/scripts/launch_lib.sh"
 
 # ---- options: environment variables of these names; unset or empty means the default ----

@@ -7,17 +7,20 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from onepo.errors import UserError
 
+_OPTIONS = {"max_checkpoints": "MAX_ACTOR_CHECKPOINTS"}  # the others are the launcher's in small letters
+_LARGEST_SEED = 2**32 - 1  # numpy takes no larger one
+
 
 class Settings(BaseModel):
     """The ``onepo`` section, checked. Unknown keys are refused, so that a typing error cannot pass silently."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     run_dir: str = Field(min_length=1)
     ray_dir: str | None
     logs_dir: str = Field(min_length=1)
     config_dir: str = Field(min_length=1)
-    seed: int = Field(ge=0)
+    seed: int = Field(ge=0, le=_LARGEST_SEED)
     probability_floor: float = Field(gt=0, lt=1)
     teacher_enabled: bool
     teacher_max_steps: int = Field(ge=-1)
@@ -45,7 +48,7 @@ class Settings(BaseModel):
                 "retirement_plateau_window=0 holds no step: use -1 to switch the plateau off, else at least 1"
             )
         if any(step < 1 for step in self.test_steps):
-            raise ValueError(f"test_steps={self.test_steps} must be a list of steps, each at least 1")
+            raise ValueError(f"TEST_STEPS={self.test_steps} must be a list of steps, each at least 1")
         return self
 
 
@@ -60,6 +63,9 @@ def parse_settings(section: dict) -> Settings:
     except ValidationError as error:
         lines = []
         for item in error.errors():
-            name = ".".join(str(part) for part in ("onepo", *item["loc"]))
-            lines.append(f"{name}={item['input']!r}: {item['msg']}" if item["loc"] else item["msg"])
+            text = item["msg"].removeprefix("Value error, ")
+            if item["loc"]:
+                name = str(item["loc"][0])
+                text = f"{_OPTIONS.get(name, name.upper())} (onepo.{name})={item['input']!r}: {text}"
+            lines.append(text)
         raise UserError("\n".join(lines)) from None

@@ -15,14 +15,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import metadata
+from itertools import count
 from pathlib import Path
 from typing import Any, TextIO
 
 from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
 
 import onepo
 from onepo.errors import ControlledStop, UserError
+from onepo.settings import parse_settings
 
 _CONFIG = Path(__file__).parent / "config"
 _REQUIRED = ("onepo.run_dir", "data.train_files", "actor_rollout_ref.model.path")
@@ -37,14 +41,28 @@ def main(overrides: Sequence[str]) -> int:
         from onepo.preflight import check
 
         settings = check(config)
-        if Path(settings.run_dir).exists():
-            raise UserError(f"the run directory {settings.run_dir} exists already: start again for another name")
+        run_dir = reserve_directory(Path(settings.run_dir))
+    except OmegaConfBaseException as error:
+        print(f"error: configuration: {str(error).splitlines()[0]}", file=sys.stderr)
+        return 2
     except UserError as error:
         for line in str(error).splitlines():
             print(f"error: {line}", file=sys.stderr)
         return 2
-    run = Run(config, settings, overrides)
-    return run.train()
+    with open_dict(config):
+        config.onepo.run_dir = str(run_dir)
+    return Run(config, parse_settings(OmegaConf.to_container(config.onepo, resolve=True)), overrides).train()
+
+
+def reserve_directory(wanted: Path) -> Path:
+    """Make the run's directory, under a name with a number behind it if another run of the same second was faster."""
+    wanted.parent.mkdir(parents=True, exist_ok=True)
+    for number in count(1):
+        directory = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")
+        with suppress(FileExistsError):
+            directory.mkdir()
+            return directory
+    raise AssertionError("unreachable")
 
 
 def compose_config(overrides: Sequence[str]) -> DictConfig:
@@ -55,7 +73,6 @@ def compose_config(overrides: Sequence[str]) -> DictConfig:
     """
     from hydra import compose, initialize_config_module
     from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
 
     try:
         with initialize_config_module("onepo.config", version_base=None):
@@ -109,11 +126,14 @@ class Run:
         terminal = _keep_terminal(Path(self._settings.logs_dir) / "train.log")
         logs = Path(self._settings.logs_dir)
         console = RunConsole(terminal, logs / "console.log", self._dir / EVENTS_FILE, self._live_view)
+        console.say(f"run directory {self._dir}")
         console.start()
         code, reason = self._run_verl()
         console.finish()
         if code in (1, 2):
             console.say(f"failed: {reason}\nthe whole output is in {self._settings.logs_dir}/train.log")
+        elif code > 128:
+            console.say(f"{reason}: what was learned since the last checkpoint is not saved")
         checkpoints = console.kept_checkpoints()
         self._close_directory(code, reason, checkpoints)
         for line in _summary(checkpoints, engine=self._config.actor_rollout_ref.rollout.name):
@@ -124,13 +144,10 @@ class Run:
         import ray
         from verl.trainer.main_ppo import run_ppo
 
-        from onepo.trainers.runner import OnePOTaskRunner
-
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, lambda received, _: sys.exit(128 + received))
+        _handle_signals()
         ray_dir = _choose_ray(self._config, self._settings.ray_dir)
         try:
-            run_ppo(self._config, task_runner_class=OnePOTaskRunner)
+            run_ppo(self._config, task_runner_class=_TaskRunnerFactory)
             return 0, "finished"
         except ControlledStop as stop:
             stop = getattr(stop, "cause", stop)
@@ -163,7 +180,6 @@ class Run:
             return None  # not there yet, or gone already
 
     def _open_directory(self) -> None:
-        self._dir.mkdir(parents=True)
         for folder in (Path(self._settings.logs_dir), Path(self._settings.config_dir)):
             folder.mkdir(parents=True, exist_ok=True)
         OmegaConf.save(self._config, Path(self._settings.config_dir) / "config.yaml", resolve=True)
@@ -189,6 +205,26 @@ class Run:
         fresh.replace(target)
 
 
+class _TaskRunnerFactory:
+    """What verl's ``run_ppo`` takes for an actor class: it calls this right after ``ray.init``.
+
+    That is the moment to take the signals back: Ray puts a handler of its own in the place of ours, which prints a
+    stack and aborts.
+    """
+
+    @staticmethod
+    def remote():
+        from onepo.trainers.runner import OnePOTaskRunner
+
+        _handle_signals()
+        return OnePOTaskRunner.remote()
+
+
+def _handle_signals() -> None:
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda received, _: sys.exit(128 + received))
+
+
 def _choose_ray(config: DictConfig, private_dir: str | None) -> str | None:
     """A private Ray unless RAY_ADDRESS names a cluster; a foreign one on this machine is never joined by chance.
 
@@ -202,8 +238,10 @@ def _choose_ray(config: DictConfig, private_dir: str | None) -> str | None:
             for name in ("num_cpus", "num_gpus", "include_dashboard"):  # the cluster has its own
                 options.pop(name, None)
             return None
-        options._temp_dir = private_dir or tempfile.mkdtemp(prefix="onepo-")
-        return options._temp_dir
+        private_dir = private_dir or tempfile.mkdtemp(prefix="onepo-")
+        # Ray opens its own directory to everybody, so it gets one inside the directory that only this user can enter
+        options._temp_dir = f"{private_dir}/r"
+        return private_dir
 
 
 def _end_with_the_launcher() -> None:

@@ -3,7 +3,7 @@
 # Sourced with `set -euo pipefail`; the launcher sets ROOT to the repository.
 source "${ROOT}/scripts/launch_options.sh"
 
-readonly LONGEST_SOCKET_DIR=30   # Ray adds up to 77 characters and a socket path may have 107
+readonly LONGEST_SOCKET_DIR=30   # Ray and the run's own name add up to 77 characters; a socket path may have 107
 readonly STOP_SECONDS=60         # from a forwarded signal until the rest of the trainer's session is ended
 RUN_ENV=() RAY_DIR="" TRAINER="" CAUGHT="" SIGNALS=0
 
@@ -27,6 +27,8 @@ check_run_names() {
   [[ ${EXPERIMENT_NAME} != */* ]] || problem "EXPERIMENT_NAME=${EXPERIMENT_NAME}: names a directory, so no '/' in it"
   ((${#RAY_SOCKET_DIR} <= LONGEST_SOCKET_DIR)) || problem "RAY_SOCKET_DIR=${RAY_SOCKET_DIR}: has ${#RAY_SOCKET_DIR} \
 characters, and the paths of Ray's sockets leave room for ${LONGEST_SOCKET_DIR}: set a shorter one or none"
+  [[ -z ${RAY_SOCKET_DIR} || -d ${RAY_SOCKET_DIR} || ! -e ${RAY_SOCKET_DIR} ]] ||
+    problem "RAY_SOCKET_DIR=${RAY_SOCKET_DIR}: is not a directory"
 }
 
 choose_device() {
@@ -62,16 +64,12 @@ hq() {
 # ---- the run ----
 run_env() { export "$1=$2"; RUN_ENV+=("$1"); }   # exported, and shown by a dry run
 
-name_run() {
-  local stem number=1
-  printf -v stem '%s/%s-%(%Y%m%d-%H%M%S)T' "${OUTPUT_DIR%/}" "${EXPERIMENT_NAME}" -1
-  RUN_DIR=${stem}
-  while [[ -e ${RUN_DIR} ]]; do number=$((number + 1)) RUN_DIR=${stem}-${number}; done
-}
+# shellcheck disable=SC2034  # the launcher reads it
+name_run() { printf -v RUN_DIR '%s/%s-%(%Y%m%d-%H%M%S)T' "${OUTPUT_DIR%/}" "${EXPERIMENT_NAME}" -1; }
 
 private_ray_dir() {  # Ray's sockets need a short path, and no other user may reach them; gone when the launcher ends
   local parent=${RAY_SOCKET_DIR:-/tmp}
-  RAY_DIR=${parent%/}/onepo-XXXXXX
+  RAY_DIR=${parent%/}/onepo-XXXX
   [[ ${DRY_RUN} != 1 ]] || return 0
   mkdir -p -- "${parent}"
   RAY_DIR=$(mktemp -d -- "${RAY_DIR}")   # mode 700
@@ -92,8 +90,11 @@ check_python() {  # looks the packages up without importing them
   missing=$("${INTERPRETER}" -c '
 import importlib.util, sys
 wanted = ("onepo", "verl", "ray", "torch", "hydra") if sys.version_info >= (3, 10) else ("Python 3.10 or newer",)
-print(*[name for name in wanted if " " in name or importlib.util.find_spec(name) is None], sep=", ")
-') || missing="a working Python"
+missing = [name for name in wanted if " " in name or importlib.util.find_spec(name) is None]
+print("missing:", ", ".join(missing))
+' 2>/dev/null) || true
+  if [[ ${missing} == missing:* ]]; then missing=${missing#missing:} missing=${missing# }
+  else missing="a working Python"; fi   # something else answered, or nothing
   [[ -z ${missing} ]] || problem "PYTHON=${INTERPRETER} lacks ${missing}: set PYTHON to another interpreter, or run \
 ${INTERPRETER} -m pip install -r ${ROOT}/${requirements}  (on a CPU, make quickstart prepares ${ROOT}/.venv)"
   stop_on_problems
@@ -118,7 +119,6 @@ launch() {  # launch MODULE ARGUMENT...: ends the launcher with the exit code of
   if [[ ${DRY_RUN} == 1 ]]; then print_command "${INTERPRETER}" -m "$@"; exit 0; fi
   raise_limit n
   raise_limit u
-  say "run directory ${RUN_DIR}"
   supervise "${INTERPRETER}" -m "$@"
 }
 

@@ -89,8 +89,8 @@ def _tokenizer(model: Path) -> Any:
 
     try:
         return AutoTokenizer.from_pretrained(model)
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
+    except Exception as error:  # a damaged tokenizer file makes transformers raise anything
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"--model {model}: no tokenizer can be loaded from this directory ({reason})") from None
 
 

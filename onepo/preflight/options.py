@@ -36,6 +36,9 @@ def fixed_key_problems(config: DictConfig) -> Iterator[str]:
         found = OmegaConf.select(config, key)
         if found != value:
             yield f"{key}={found}: OnePO needs {value}"
+    engines = ("transformers",) if config.trainer.device == "cpu" else ("sglang", "vllm")
+    if config.actor_rollout_ref.rollout.name not in engines:
+        yield f"INFER_BACKEND={config.actor_rollout_ref.rollout.name}: on this device it is {' or '.join(engines)}"
     if "hf_model" not in config.actor_rollout_ref.actor.checkpoint.save_contents:
         yield "actor_rollout_ref.actor.checkpoint.save_contents: must contain hf_model, the weights that a run leaves"
 
@@ -43,8 +46,6 @@ def fixed_key_problems(config: DictConfig) -> Iterator[str]:
 def option_problems(config: DictConfig, settings: Settings) -> Iterator[str]:
     data, actor, rollout = config.data, config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
     ranks = config.trainer.n_gpus_per_node * config.trainer.nnodes // actor.ulysses_sequence_parallel_size
-    if rollout.n < 2:
-        yield f"ROLLOUT_N={rollout.n}: a group needs at least 2 responses to compare"
     if data.train_batch_size % actor.ppo_mini_batch_size:
         yield (
             f"TRAIN_BATCH_SIZE={data.train_batch_size} is not a multiple of "
@@ -74,12 +75,6 @@ def option_problems(config: DictConfig, settings: Settings) -> Iterator[str]:
             f"OVERLONG_BUFFER_LEN={settings.overlong_buffer_len} leaves no response without a penalty: it must be "
             f"below MAX_RESPONSE_LENGTH={data.max_response_length}, or set ENABLE_OVERLONG_BUFFER=False"
         )
-    for option, value in (
-        ("TOTAL_EPOCHS", config.trainer.total_epochs),
-        ("TOTAL_TRAINING_STEPS", config.trainer.total_training_steps),
-    ):
-        if value is not None and value < 1:
-            yield f"{option}={value}: a run has at least 1"
     learners = config.trainer.n_gpus_per_node * config.trainer.nnodes
     if learners % rollout.tensor_model_parallel_size:
         yield f"ROLLOUT_TP={rollout.tensor_model_parallel_size} does not divide {learners} GPU(s)"
@@ -104,8 +99,8 @@ def option_problems(config: DictConfig, settings: Settings) -> Iterator[str]:
 
 
 def _loggers(config: DictConfig) -> Iterator[str]:
-    known = Tracking.supported_backend
-    for name in config.trainer.logger:
+    known, loggers = Tracking.supported_backend, config.trainer.logger
+    for name in [loggers] if isinstance(loggers, str) else loggers:
         if name not in known:
             yield f"LOGGER: {name!r} is not one of {', '.join(known)}"
         elif name in _LOGGER_PACKAGES and find_spec(name) is None:

@@ -10,6 +10,8 @@ from omegaconf import DictConfig
 from onepo.settings import Settings
 from onepo.trainers.checkpoints import list_checkpoints
 
+_LONGEST_NAME = 250  # a file name may have 255 bytes, and a second run of the same second adds to it
+
 
 def directory_problems(config: DictConfig, settings: Settings) -> Iterator[str]:
     """Where the run will write: possible, and not over the results of another run."""
@@ -25,6 +27,18 @@ def directory_problems(config: DictConfig, settings: Settings) -> Iterator[str]:
         if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
             yield f"{option}: {folder} cannot be made, because {place} is not a directory that you may write to"
             return
+    for option, text in (
+        ("OUTPUT_DIR or EXPERIMENT_NAME", settings.run_dir),
+        ("MODEL_PATH", config.actor_rollout_ref.model.path),
+        ("TRAIN_FILE", str(config.data.train_files)),
+        ("VAL_FILE", str(config.data.val_files)),
+        ("CHECKPOINT_DIR", str(checkpoint_dir)),
+    ):
+        if "${" in text:
+            yield f"{option}: {text} contains '${{', which verl would take for a reference: use another name"
+    if len(Path(settings.run_dir).name.encode()) > _LONGEST_NAME:
+        yield f"EXPERIMENT_NAME: the run directory's name would be longer than {_LONGEST_NAME} bytes: use a shorter one"
+        return
     if list_checkpoints(checkpoint_dir):
         yield f"CHECKPOINT_DIR={checkpoint_dir} holds checkpoints of another run: set another one, or none"
     if any(outputs_dir.glob("*.jsonl")):

@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -64,7 +65,7 @@ class RunConsole:
         self._clear()
         self._stream.write(text + "\n")
         self._stream.flush()
-        with self._log.open("a", encoding="utf-8") as file:
+        with suppress(OSError), self._log.open("a", encoding="utf-8") as file:  # a full disk must not silence the run
             file.write(text + "\n")
 
     def _run(self) -> None:

@@ -57,6 +57,7 @@ class RunLedger:
         self._failures: Counter = Counter()
         self._student_acc: dict[int, list[float]] = defaultdict(list)
         self._rollouts: dict[str, dict[str, int]] = {}
+        self._first_failure: str | None = None
 
     def teacher_enabled(self, step: int) -> bool:
         """Whether groups of this step may use a teacher response."""
@@ -69,6 +70,13 @@ class RunLedger:
         self._failures[report.step] += report.teacher_failed
         if report.student_acc is not None:
             self._student_acc[report.step].append(report.student_acc)
+
+    def report_failure(self, text: str) -> None:
+        """A rollout raised; the first one is remembered, as it explains the others more often than not."""
+        self._first_failure = self._first_failure or text
+
+    def first_failure(self) -> str | None:
+        return self._first_failure
 
     def report_rollouts(self, worker: str, generating: int, grading: int) -> None:
         """How many rollouts one worker has under way; replaces what it said before."""

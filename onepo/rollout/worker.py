@@ -103,7 +103,8 @@ class OnePOAgentLoopWorker(plain_class(AgentLoopWorkerTQ)):
             return await super()._run_agent_loop(
                 sampling_params, trajectory, agent_name=agent_name, trace=trace, **kwargs
             )
-        except BaseException:
+        except BaseException as error:
+            await self._ledger.report_failure.remote(f"{type(error).__name__}: {error}")
             if (group := self._groups.get(kwargs["uid"])) is not None:
                 await group.fail(kwargs["session_id"])
             raise

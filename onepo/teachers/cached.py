@@ -23,9 +23,12 @@ def response_token_ids(
     """Tokens of a teacher response as if the student had written them after ``prompt_ids``.
 
     A leading ``<think>`` is dropped when the prompt already ends with one. The end-of-turn token, on which the rollout
-    engine stops, closes the response when it fits into ``max_tokens``; a longer response is cut.
+    engine stops, closes the response when it fits into ``max_tokens``; a longer response is cut. Text behind an
+    end-of-turn token in the response is left out: no rollout gets there.
     """
     if ends_with_open_think(tokenizer, prompt_ids):
         text = text.lstrip().removeprefix(_THINK)
     ids = tokenizer.encode(text, add_special_tokens=False)
+    if end_of_turn_id in ids:  # where the student would have stopped
+        ids = ids[: ids.index(end_of_turn_id)]
     return [*ids, end_of_turn_id][:max_tokens]

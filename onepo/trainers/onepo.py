@@ -113,6 +113,10 @@ class OnePOTrainer(PPOTrainerSync):
             self._end_early(stop)
             if stop.exit_code:
                 raise stop from None
+        except Exception:
+            if failure := ray.get(self.ledger.first_failure.remote()):
+                self.journal.event("note", text=f"the first rollout that failed said: {failure.splitlines()[-1]}")
+            raise
         self.journal.event("end")
 
     def on_step_begin(self):

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,17 +55,18 @@ class Launch:
     def metrics(self) -> list[dict]:
         return [json.loads(line) for line in (self.run_dir / "metrics.jsonl").read_text().splitlines()]
 
-    def processes(self, *, seconds: float = 0) -> list[str]:
-        """Command lines of the processes of this run that live on for more than so many seconds."""
-        members = []
+    def members(self) -> list[psutil.Process]:
+        """The living processes of this run."""
+        found = []
         for process in psutil.process_iter():
-            try:
+            with suppress(psutil.Error):  # it ended while we looked, or is not ours to see
                 if process.environ().get(MARKER) == self.marker:
-                    members.append((process, " ".join(process.cmdline())))
-            except psutil.Error:
-                continue  # it ended while we looked, or is not ours to see
-        _, alive = psutil.wait_procs([process for process, _ in members], timeout=seconds)
-        return [command for process, command in members if process in alive]
+                    found.append(process)
+        return found
+
+    def processes(self, *, seconds: float = 0) -> list[psutil.Process]:
+        """The processes of this run that live on for more than so many seconds."""
+        return psutil.wait_procs(self.members(), timeout=seconds)[1]
 
     def tell(self) -> str:
         """Everything that helps to understand a failure."""

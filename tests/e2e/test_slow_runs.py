@@ -2,11 +2,13 @@
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 from transformers import AutoModelForCausalLM
 
 from tests.conftest import ROOT
@@ -102,11 +104,15 @@ def test_a_qwen3_student_of_random_weights_trains(tmp_path):
 def test_a_signal_ends_everything(student, tmp_path, sent, code):
     run = start(tmp_path, MODEL_PATH=str(student), **LONG)
     wait_for_line(run, "step   1/400")
+    config = OmegaConf.load(run.run_dir / "config" / "config.yaml")
+    assert stat.S_IMODE(Path(config.onepo.ray_dir).stat().st_mode) == 0o700  # Ray opens its own to everybody
     run.process.send_signal(sent)
     run.finish()
     assert run.code == code, run.tell()
     assert run.processes() == []
     assert run.facts()["exit_code"] == code
+    assert "what was learned since the last checkpoint is not saved" in run.stdout
+    assert "Aborted" not in run.stderr
     assert not list(Path(run.output_dir).rglob(".staging"))
 
 
@@ -117,6 +123,28 @@ def test_killing_the_launcher_ends_everything(student, tmp_path):
     run.finish()  # returns when the trainer, which holds the other end of the pipes, has ended
     assert run.facts()["exit_code"] == 143
     assert run.processes(seconds=15) == []
+
+
+def test_a_worker_that_dies_ends_the_run_with_a_message(student, tmp_path):
+    """Killed while it has prompts under way, which then stay under way for ever."""
+    run = start(
+        tmp_path,
+        MODEL_PATH=str(student),
+        **{
+            **LONG,
+            "TRAIN_BATCH_SIZE": "256",
+            "PPO_MINI_BATCH_SIZE": "256",
+            "ROLLOUT_N": "16",
+            "MAX_RESPONSE_LENGTH": "90",
+        },
+    )
+    wait_for_line(run, "step 1: ")  # the progress line of the first 30 seconds
+    (worker,) = (process for process in run.members() if "OnePOAgentLoopWorker" in " ".join(process.cmdline()))
+    worker.kill()
+    run.finish()
+    assert run.code == 1, run.tell()
+    assert "failed: " in run.stdout
+    assert run.processes() == []
 
 
 def test_a_crash_is_told_in_one_line_and_the_log_has_the_rest(student, tmp_path):

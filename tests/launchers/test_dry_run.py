@@ -69,7 +69,7 @@ def test_verl_refuses_what_does_not_fit(dry_run):
 def test_nothing_is_needed_and_nothing_is_made(launch, tmp_path):
     tools = tmp_path / "bin"
     tools.mkdir()
-    for tool in ("bash", "awk", "sort", "dirname"):
+    for tool in ("bash", "awk", "sort", "dirname", "readlink"):
         (tools / tool).symlink_to(shutil.which(tool))
     result = launch(DRY_RUN="1", PATH=str(tools), OUTPUT_DIR="out")
     assert result.returncode == 0, result.stderr

@@ -114,9 +114,10 @@ def test_missing_packages_name_the_interpreter_and_the_command(device, file, lau
     assert f"{python} -m pip install -r {ROOT}/{file} " in line
 
 
-def test_a_python_that_does_not_run(launch, inputs):
-    (line,) = errors(launch(**{**inputs, "PYTHON": "/no/python"}))
-    assert line.startswith("PYTHON=/no/python lacks a working Python")
+@pytest.mark.parametrize("python", ["/no/python", "/bin/true", "/bin/echo"])
+def test_a_python_that_does_not_run(python, launch, inputs):
+    (line,) = errors(launch(**{**inputs, "PYTHON": python}))
+    assert line.startswith(f"PYTHON={python} lacks a working Python")
 
 
 def test_scripts_are_clean():

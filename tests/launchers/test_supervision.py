@@ -83,7 +83,7 @@ def test_the_ray_directory_is_short_and_private(start, inputs):
     arguments, _ = arguments_and_processes(process)
     ray_dir = Path(next(word for word in arguments if word.startswith("onepo.ray_dir=")).split("'")[1])
     assert stat.S_IMODE(ray_dir.stat().st_mode) == 0o700
-    assert re.fullmatch(r"/tmp/onepo-\w{6}", str(ray_dir))
+    assert re.fullmatch(r"/tmp/onepo-\w{4}", str(ray_dir))
     process.terminate()
     assert process.wait(timeout=30) == 143
     assert not ray_dir.exists()
@@ -93,7 +93,7 @@ def test_the_command_is_that_of_the_dry_run(start, inputs, dry_run):
     process = start("trainer.nnodes=1", **inputs, STAND_IN_EXIT="0")
     arguments, _ = arguments_and_processes(process)
     assert process.wait(timeout=30) == 0
-    unique = re.compile(r"-\d{8}-\d{6}|(?<=/onepo-)\w{6}")
+    unique = re.compile(r"-\d{8}-\d{6}|(?<=/onepo-)\w{4}")
     expected = dry_run("trainer.nnodes=1", **inputs)
     assert [unique.sub("", word) for word in arguments] == [
         "-m",

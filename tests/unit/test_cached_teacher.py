@@ -42,6 +42,11 @@ def test_a_think_block_that_the_prompt_opened_is_not_opened_again(tokenizer, enc
     assert ids_of(tokenizer, "A", prompt=prompt) == [*encode("A"), tokenizer.eos_token_id]
 
 
+@pytest.mark.parametrize("rest", [" <eos>", " <eos> <answer> B </answer>", " <eos> <eos>"])
+def test_a_response_ends_at_its_first_end_of_turn(tokenizer, encode, rest):
+    assert ids_of(tokenizer, TEXT + rest) == [*encode(TEXT), tokenizer.eos_token_id]
+
+
 def test_an_earlier_think_block_of_the_prompt_is_no_matter(tokenizer, encode):
     prompt = encode(f"user <think> tree </think> <eos> {PROMPT}")
     assert not ends_with_open_think(tokenizer, prompt)

@@ -50,6 +50,10 @@ def broken_student(student, tmp_path):
     return shutil.copytree(student, tmp_path / "student")
 
 
+def change(file, **values):
+    file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
+
+
 def problems(*overrides, model, train_file):
     config = compose(
         *SMALL, f"data.train_files={train_file}", f"onepo.run_dir={train_file.parent}/run", *overrides, model=model
@@ -89,7 +93,18 @@ def test_a_good_set_of_inputs_passes(student, train_file):
         ("algorithm.filter_groups.metric=accuracy", "FILTER_GROUPS_METRIC=accuracy"),
         ("actor_rollout_ref.rollout.tensor_model_parallel_size=3", "ROLLOUT_TP=3 does not divide 1"),
         ("trainer.total_training_steps=0", "TOTAL_TRAINING_STEPS=0"),
-        ("trainer.total_epochs=0", "TOTAL_EPOCHS=0"),
+        ("trainer.total_epochs=0", "TOTAL_EPOCHS=0: must be a whole number, at least 1"),
+        ("data.train_batch_size=abc", "TRAIN_BATCH_SIZE=abc: must be a whole number"),
+        ("data.train_batch_size=null", "TRAIN_BATCH_SIZE=None"),
+        ("actor_rollout_ref.actor.ppo_mini_batch_size=0", "PPO_MINI_BATCH_SIZE=0"),
+        ("actor_rollout_ref.actor.ulysses_sequence_parallel_size=0", "SP_SIZE=0"),
+        ("actor_rollout_ref.actor.optim.lr=-1", "ACTOR_LR=-1"),
+        ("actor_rollout_ref.actor.optim.lr=inf", "ACTOR_LR=inf"),
+        ("actor_rollout_ref.rollout.val_kwargs.temperature=-1", "VAL_TEMPERATURE=-1"),
+        ("actor_rollout_ref.rollout.name=vllm", "INFER_BACKEND=vllm: on this device it is transformers"),
+        ("data.max_response_length=200", "= 216, and the student has 128 positions"),
+        ("data.val_files=[]", "VAL_FILE=[]"),
+        ("trainer.default_local_dir='/tmp/a\\${b}'", "CHECKPOINT_DIR: /tmp/a${b} contains"),
         ("algorithm.rollout_correction.rollout_is=token", "rollout_is"),
         ("trainer.test_freq=1", "VAL_FILE is not set"),
         ("onepo.test_steps=[1]", "VAL_FILE is not set"),
@@ -97,7 +112,10 @@ def test_a_good_set_of_inputs_passes(student, train_file):
         pytest.param("device=gpu", "DEVICE=cpu", marks=pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU")),
         ("trainer.logger=[console,paper]", "LOGGER: 'paper' is not one of"),
         ("trainer.logger=[swanlab]", "pip install swanlab"),
-        ("data.max_prompt_length=2", "0 of 4 prompts fit into MAX_PROMPT_LENGTH=2"),
+        (
+            "data.max_prompt_length=2",
+            "0 usable prompts (4 are over MAX_PROMPT_LENGTH=2), fewer than TRAIN_BATCH_SIZE=4",
+        ),
         ("data.train_batch_size=6", "fewer than TRAIN_BATCH_SIZE=6"),
     ],
 )
@@ -139,7 +157,10 @@ def test_a_place_that_cannot_be_written_is_named(student, train_file, tmp_path):
 
 def test_problems_are_told_together(student, train_file):
     found = problems(
-        "actor_rollout_ref.rollout.n=1", "onepo.overlong_buffer_len=16", model=student, train_file=train_file
+        "actor_rollout_ref.rollout.tensor_model_parallel_size=3",
+        "onepo.overlong_buffer_len=16",
+        model=student,
+        train_file=train_file,
     )
     assert len(found) == 2
 
@@ -170,12 +191,18 @@ def test_open_ended_validation_records_are_refused_too(student, train_file, tmp_
             "names 2 weight files, 2 are missing",
         ),
         (
-            lambda path: (path / "config.json").write_text(
-                json.dumps({**json.loads((path / "config.json").read_text()), "auto_map": {"AutoModel": "x.Y"}})
-            ),
+            lambda path: change(path / "config.json", auto_map={"AutoModel": "x.Y"}),
             "trust_remote_code",
         ),
         (lambda path: (path / "config.json").write_text("{"), "config.json is not valid JSON"),
+        (lambda path: (path / "config.json").write_text("[]"), "config.json holds no JSON object"),
+        (lambda path: (path / "tokenizer.json").write_text("[]"), "cannot be loaded"),
+        (lambda path: change(path / "config.json", vocab_size=60), "the tokenizer has 256 tokens, the model only 60"),
+        (
+            lambda path: change(path / "config.json", intermediate_size=96),
+            "has the shape [128, 64], and config.json says",
+        ),
+        (lambda path: (path / "model.safetensors.index.json").write_text("{}"), "no weight_map"),
         (lambda path: (path / "tokenizer_config.json").write_text("{"), "tokenizer_config.json is not valid JSON"),
         (lambda path: (path / "model.safetensors").write_bytes(b""), "is not a whole safetensors file"),
         (
