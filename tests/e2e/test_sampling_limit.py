@@ -45,6 +45,6 @@ def test_all_wrong_stops_with_the_weights_saved(inputs, tmp_path):
 def test_all_right_ends_normally_saved_and_validated(inputs, tmp_path):
     run = start(tmp_path / "runs", **OPTIONS, **inputs("A")).finish()
     assert run.code == 0, run.tell()
-    assert "training is done" in run.stdout
+    assert "every answer is right" in run.stdout
     (checkpoint,) = run.facts()["checkpoints"]
     assert checkpoint["validation_accuracy"] == 1.0
