@@ -4,6 +4,9 @@ What the builds do differently and an override meets (an argument more, a method
 a difference that would need a branch belongs here. So far there is none.
 """
 
+import json
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 PINNED_COMMIT = "bf48903d93e4618531d3bbae96551a889007dd8b"
@@ -26,3 +29,16 @@ def plain_class(actor_class: Any) -> type:
             f"cannot find the class behind the Ray actor {actor_class!r}: this Ray version stores it elsewhere. "
             "Use the versions in requirements.txt or requirements-cpu.txt."
         ) from error
+
+
+def verl_commit() -> str | None:
+    """The commit that the installed verl was built from, as far as it is recorded."""
+    import verl
+
+    direct_url = metadata.distribution("verl").read_text("direct_url.json")
+    if direct_url:
+        commit = json.loads(direct_url).get("vcs_info", {}).get("commit_id")
+        if commit:
+            return commit
+    head = Path(verl.__file__).parents[1] / ".git" / "HEAD"  # a source tree on PYTHONPATH
+    return head.read_text().strip() if head.exists() else None

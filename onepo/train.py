@@ -5,27 +5,20 @@ that tells what happened: 0 finished, 1 crashed, 2 wrong input (nothing was star
 """
 
 import ctypes
-import json
 import os
-import platform
-import shlex
 import shutil
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
-from contextlib import suppress
-from importlib import metadata
-from itertools import count
 from pathlib import Path
 from typing import Any, TextIO
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-import onepo
 from onepo.errors import ControlledStop, UserError
+from onepo.report.record import RunRecord, checkpoint_lines, reserve_directory
 from onepo.settings import parse_settings
 
 _CONFIG = Path(__file__).parent / "config"
@@ -52,17 +45,6 @@ def main(overrides: Sequence[str]) -> int:
     with open_dict(config):
         config.onepo.run_dir = str(run_dir)
     return Run(config, parse_settings(OmegaConf.to_container(config.onepo, resolve=True)), overrides).train()
-
-
-def reserve_directory(wanted: Path) -> Path:
-    """Make the run's directory, under a name with a number behind it if another run of the same second was faster."""
-    wanted.parent.mkdir(parents=True, exist_ok=True)
-    for number in count(1):
-        directory = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")
-        with suppress(FileExistsError):
-            directory.mkdir()
-            return directory
-    raise AssertionError("unreachable")
 
 
 def compose_config(overrides: Sequence[str]) -> DictConfig:
@@ -106,37 +88,34 @@ class Run:
         self._config = config
         self._settings = settings
         self._dir = Path(settings.run_dir)
-        self._facts: dict[str, Any] = {
-            "onepo": onepo.__version__,
-            "overrides": list(overrides),
-            "python": platform.python_version(),
-            "packages": {name: metadata.version(name) for name in ("verl", "torch", "transformers", "ray")},
-            "verl_commit": _verl_commit(),
-            "device": config.trainer.device,
-            "student": config.actor_rollout_ref.model.path,
-            "seed": settings.seed,
-            "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        }
+        self._logs = Path(settings.logs_dir)
+        self._record = RunRecord(
+            self._dir,
+            overrides=list(overrides),
+            device=config.trainer.device,
+            student=config.actor_rollout_ref.model.path,
+            seed=settings.seed,
+        )
 
     def train(self) -> int:
         from onepo.report.console import RunConsole
         from onepo.trainers.journal import EVENTS_FILE
 
-        self._open_directory()
-        terminal = _keep_terminal(Path(self._settings.logs_dir) / "train.log")
-        logs = Path(self._settings.logs_dir)
-        console = RunConsole(terminal, logs / "console.log", self._dir / EVENTS_FILE, self._live_view)
+        self._logs.mkdir(parents=True, exist_ok=True)
+        self._record.open(self._config, Path(self._settings.config_dir))
+        terminal = _keep_terminal(self._logs / "train.log")
+        console = RunConsole(terminal, self._logs / "console.log", self._dir / EVENTS_FILE, self._live_view)
         console.say(f"run directory {self._dir}")
         console.start()
         code, reason = self._run_verl()
         console.finish()
         if code in (1, 2):
-            console.say(f"failed: {reason}\nthe whole output is in {self._settings.logs_dir}/train.log")
+            console.say(f"failed: {reason}\nthe whole output is in {self._logs}/train.log")
         elif code > 128:
             console.say(f"{reason}: what was learned since the last checkpoint is not saved")
         checkpoints = console.kept_checkpoints()
-        self._close_directory(code, reason, checkpoints)
-        for line in _summary(checkpoints, engine=self._config.actor_rollout_ref.rollout.name):
+        self._record.close(code, reason, checkpoints)
+        for line in checkpoint_lines(checkpoints, engine=self._config.actor_rollout_ref.rollout.name):
             console.say(line)
         return code
 
@@ -178,31 +157,6 @@ class Run:
             return ray.get(ledger.live.remote(step), timeout=2)
         except (ValueError, ray.exceptions.RayError):
             return None  # not there yet, or gone already
-
-    def _open_directory(self) -> None:
-        for folder in (Path(self._settings.logs_dir), Path(self._settings.config_dir)):
-            folder.mkdir(parents=True, exist_ok=True)
-        OmegaConf.save(self._config, Path(self._settings.config_dir) / "config.yaml", resolve=True)
-        self._write_facts()
-        latest = self._dir.parent / "latest"
-        fresh = self._dir.parent / f".latest-{os.getpid()}"
-        fresh.symlink_to(self._dir.name)
-        fresh.replace(latest)
-
-    def _close_directory(self, code: int, reason: str, checkpoints: list[dict[str, Any]]) -> None:
-        self._facts.update(
-            ended=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-            exit_code=code,
-            reason=reason,
-            checkpoints=checkpoints,
-        )
-        self._write_facts()
-
-    def _write_facts(self) -> None:
-        target = self._dir / "run.json"
-        fresh = target.with_suffix(".tmp")
-        fresh.write_text(json.dumps(self._facts, indent=2) + "\n")
-        fresh.replace(target)
 
 
 class _TaskRunnerFactory:
@@ -269,29 +223,6 @@ def _keep_terminal(log: Path) -> TextIO:
     os.dup2(target, 2)
     os.close(target)
     return terminal
-
-
-def _summary(checkpoints: list[dict[str, Any]], *, engine: str) -> list[str]:
-    """The checkpoints of a run with their scores, and how to serve the last one."""
-    lines = []
-    for checkpoint in checkpoints:
-        score = checkpoint["validation_accuracy"]
-        lines.append(
-            f"checkpoint of step {checkpoint['step']}"
-            + (f", validation accuracy {score:.3f}" if score is not None else "")
-        )
-        lines.append(f"  {checkpoint['model_dir']}")
-    if checkpoints:
-        model_dir = shlex.quote(checkpoints[-1]["model_dir"])
-        command = "vllm serve" if engine == "vllm" else "python -m sglang.launch_server --model-path"
-        lines.append(f"serve the last one: {command} {model_dir} --port 30000")
-    return lines
-
-
-def _verl_commit() -> str | None:
-    from onepo.preflight.build import verl_commit
-
-    return verl_commit()
 
 
 def _last_line(error: Exception) -> str:

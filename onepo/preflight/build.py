@@ -1,27 +1,13 @@
 """The verl build and the device."""
 
-import json
 import os
 from collections.abc import Iterator
-from importlib import metadata
-from pathlib import Path
 
 import torch
 import verl
 from omegaconf import DictConfig
 
-from onepo.compat import PINNED_COMMIT, RELEASE
-
-
-def verl_commit() -> str | None:
-    """The commit that the installed verl was built from, as far as it is recorded."""
-    direct_url = metadata.distribution("verl").read_text("direct_url.json")
-    if direct_url:
-        commit = json.loads(direct_url).get("vcs_info", {}).get("commit_id")
-        if commit:
-            return commit
-    head = Path(verl.__file__).parents[1] / ".git" / "HEAD"  # a source tree on PYTHONPATH
-    return head.read_text().strip() if head.exists() else None
+from onepo.compat import PINNED_COMMIT, RELEASE, verl_commit
 
 
 def verl_build_problems() -> Iterator[str]:

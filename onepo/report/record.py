@@ -1,0 +1,85 @@
+"""What stays of a run beside its weights: its directory, ``run.json``, and the lines about its checkpoints."""
+
+import json
+import os
+import platform
+import shlex
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib import metadata
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+import onepo
+from onepo.compat import verl_commit
+
+_PACKAGES = ("verl", "torch", "transformers", "ray")
+
+
+def reserve_directory(wanted: Path) -> Path:
+    """Make the run's directory, under a name with a number behind it if another run of the same second was faster."""
+    wanted.parent.mkdir(parents=True, exist_ok=True)
+    for number in count(1):
+        directory = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")
+        with suppress(FileExistsError):
+            directory.mkdir()
+            return directory
+    raise AssertionError("unreachable")
+
+
+class RunRecord:
+    """``run.json``: written when a run begins and again when it ends, each time as a whole.
+
+    Args:
+        directory: the run's own, which exists.
+        facts: what describes the run, as JSON values.
+    """
+
+    def __init__(self, directory: Path, **facts: Any):
+        self._directory = directory
+        self._facts = {
+            "onepo": onepo.__version__,
+            "python": platform.python_version(),
+            "packages": {name: metadata.version(name) for name in _PACKAGES},
+            "verl_commit": verl_commit(),
+            **facts,
+        }
+
+    def open(self, config: DictConfig, config_dir: Path) -> None:
+        """Write the resolved configuration and the facts, and point ``latest`` at the run."""
+        config_dir.mkdir(parents=True, exist_ok=True)
+        OmegaConf.save(config, config_dir / "config.yaml", resolve=True)
+        self._write(started=_now())
+        latest = self._directory.with_name("latest")
+        fresh = self._directory.with_name(f".latest-{os.getpid()}")
+        fresh.symlink_to(self._directory.name)
+        fresh.replace(latest)
+
+    def close(self, exit_code: int, reason: str, checkpoints: list[dict[str, Any]]) -> None:
+        self._write(ended=_now(), exit_code=exit_code, reason=reason, checkpoints=checkpoints)
+
+    def _write(self, **facts: Any) -> None:
+        self._facts.update(facts)
+        fresh = self._directory / "run.json.tmp"
+        fresh.write_text(json.dumps(self._facts, indent=2) + "\n")
+        fresh.replace(self._directory / "run.json")
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z")
+
+
+def checkpoint_lines(checkpoints: list[dict[str, Any]], *, engine: str) -> Iterator[str]:
+    """The checkpoints of a run with their scores, and how to serve the last one."""
+    for checkpoint in checkpoints:
+        score = checkpoint["validation_accuracy"]
+        told = f", validation accuracy {score:.3f}" if score is not None else ""
+        yield f"checkpoint of step {checkpoint['step']}{told}"
+        yield f"  {checkpoint['model_dir']}"
+    if checkpoints:
+        command = "vllm serve" if engine == "vllm" else "python -m sglang.launch_server --model-path"
+        yield f"serve the last one: {command} {shlex.quote(checkpoints[-1]['model_dir'])} --port 30000"
