@@ -10,7 +10,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -89,6 +89,7 @@ class Run:
         self._settings = settings
         self._dir = Path(settings.run_dir)
         self._logs = Path(settings.logs_dir)
+        self._signal = signal.SIGTERM
         self._record = RunRecord(
             self._dir,
             overrides=list(overrides),
@@ -123,10 +124,10 @@ class Run:
         import ray
         from verl.trainer.main_ppo import run_ppo
 
-        _handle_signals()
+        self._handle_signals()
         ray_dir = _choose_ray(self._config, self._settings.ray_dir)
         try:
-            run_ppo(self._config, task_runner_class=_TaskRunnerFactory)
+            run_ppo(self._config, task_runner_class=_TaskRunnerFactory(self._handle_signals))
             return 0, "finished"
         except ControlledStop as stop:
             stop = getattr(stop, "cause", stop)
@@ -135,8 +136,8 @@ class Run:
             return 2, str(getattr(error, "cause", error))
         except KeyboardInterrupt:
             return 130, "interrupted"
-        except SystemExit as ended:
-            return ended.code, "terminated"
+        except SystemExit:
+            return 128 + self._signal, "terminated"
         except Exception as error:
             print(repr(error), file=sys.stderr)
             return 1, _last_line(error)
@@ -144,6 +145,14 @@ class Run:
             ray.shutdown()
             if ray_dir:
                 shutil.rmtree(ray_dir, ignore_errors=True)
+
+    def _handle_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, frame: Any) -> None:
+        self._signal = number  # Ray gives the exit another code on its way up
+        sys.exit()
 
     def _live_view(self, step: int) -> dict[str, Any] | None:
         import ray
@@ -160,23 +169,20 @@ class Run:
 
 
 class _TaskRunnerFactory:
-    """What verl's ``run_ppo`` takes for an actor class: it calls this right after ``ray.init``.
+    """What verl's ``run_ppo`` takes for an actor class: it asks this for the actor right after ``ray.init``.
 
     That is the moment to take the signals back: Ray puts a handler of its own in the place of ours, which prints a
     stack and aborts.
     """
 
-    @staticmethod
-    def remote():
+    def __init__(self, handle_signals: Callable[[], None]):
+        self._handle_signals = handle_signals
+
+    def remote(self):
         from onepo.trainers.runner import OnePOTaskRunner
 
-        _handle_signals()
+        self._handle_signals()
         return OnePOTaskRunner.remote()
-
-
-def _handle_signals() -> None:
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda received, _: sys.exit(128 + received))
 
 
 def _choose_ray(config: DictConfig, private_dir: str | None) -> str | None:
