@@ -72,7 +72,7 @@ option TEACHER_TIMEOUT 180 "Seconds until a teacher request is given up."
 
 group "Dynamic sampling and reward shaping"
 option ENABLE_FILTER_GROUPS True "Leave out groups whose responses all score the same and sample others."
-option FILTER_GROUPS_METRIC acc "The score that the filter compares."
+option FILTER_GROUPS_METRIC acc "What the filter compares: acc, score, overlong_penalty or answer_length_penalty."
 option MAX_NUM_GEN_BATCHES 20 "Generation batches per step before the run stops; 0 or less means no limit."
 option ENABLE_OVERLONG_BUFFER True "Subtract a penalty from responses that end close to the length limit."
 option OVERLONG_BUFFER_LEN 4000 "Tokens before the length limit in which that penalty grows."
@@ -124,8 +124,9 @@ later "the online teacher" ONLINE_TEACHER_ENABLED TEACHER_MODEL ONEPO_TEACHER_MO
 later "the grader for open-ended data" REWARD_MODEL_PATH REWARD_MODEL_URL REWARD_MODEL_NAME REWARD_MODEL_PORT \
   REWARD_MODEL_DP REWARD_MODEL_TP REWARD_MODEL_MEM_FRACTION REWARD_MODEL_CHAT_TEMPLATE REWARD_MODEL_TIMEOUT \
   REWARD_MODEL_MAX_TOKENS REWARD_MODEL_MAX_RETRIES AUTO_KILL_REWARD_SERVER
-own_prefixes ACTOR_ ANSWER_ DATALOADER_ FILTER_GROUPS_ INFER_ LOG_PROB_ LR_ MODEL_ ONEPO_ ONLINE_TEACHER_ OPTIMIZER_ \
-  OVERLONG_ PPO_ PROBABILITY_ RETIREMENT_ REWARD_ ROLLOUT_ TEACHER_ TEST_ TOTAL_ TRAIN_ VAL_
+own_prefixes ACTOR_ ANSWER_ DATALOADER_ FILTER_GROUPS_ INFER_ LOG_PROB_ LR_ MAX_PROMPT_ MAX_RESPONSE_ MODEL_ ONEPO_ \
+  ONLINE_TEACHER_ OPTIMIZER_ OVERLONG_ PPO_ PROB RETIREMENT_ REWARD_ ROLLOUT_ TEACHER_ TEST_ TOTAL_ \
+  TRAIN_ VAL_
 
 read_arguments "$@"
 one_of DRY_RUN 0 1

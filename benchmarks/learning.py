@@ -25,7 +25,7 @@ def train(seed: int, teacher: str, output_dir: Path) -> Path:
     options = {"SEED": str(seed), "TEACHER_ENABLED": teacher, "EXPERIMENT_NAME": f"teacher-{teacher}-seed-{seed}"}
     environment = {**os.environ, **options, "OUTPUT_DIR": str(output_dir), "PYTHON": sys.executable}
     subprocess.run(["bash", str(ROOT / "recipes/quickstart/run.sh")], env=environment, check=True)
-    return (output_dir / "latest").resolve()
+    return (output_dir / "quickstart" / "latest").resolve()
 
 
 def main() -> int:

@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -139,7 +140,7 @@ class Run:
         except SystemExit:
             return 128 + self._signal, "terminated"
         except Exception as error:
-            print(repr(error), file=sys.stderr)
+            traceback.print_exc()  # into the log
             return 1, _last_line(error)
         finally:
             ray.shutdown()

@@ -5,6 +5,7 @@ import logging
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 import torch
 from torch.utils.data import Dataset
 
@@ -46,6 +47,11 @@ class OnePODataset(Dataset):
                 draw = np.random.default_rng(config.get("seed"))
                 self.rows = draw.choice(self.rows, size=max_samples, replace=False)
             self.rows = self.rows[:max_samples]
+
+    def with_teacher(self) -> int:
+        """Number of rows that have a teacher response."""
+        counts = pc.list_value_length(self.table["teacher_responses"]).to_numpy()
+        return int((counts[self.rows] > 0).sum())
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -88,7 +88,8 @@ class RunConsole:
     def _on_plan(self, event: dict[str, Any]) -> None:
         self._plan = event
         self.say(
-            f"{event['train_prompts']} training and {event['val_prompts']} validation prompts"
+            f"{event['train_prompts']} training prompts, {event['with_teacher']} of them with a teacher response, and "
+            f"{event['val_prompts']} validation prompts"
             + (f" ({event['left_out']} over MAX_PROMPT_LENGTH left out)" if event["left_out"] else "")
             + f"; the final step is {event['final_step']} "
             f"(from {event['ends_by']}; {event['steps_per_epoch']} steps an epoch)"

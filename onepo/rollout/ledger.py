@@ -7,6 +7,7 @@ The ledger also answers whether the teacher is still in use, and holds what the 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from enum import Enum
+from statistics import fmean
 from typing import Any
 
 import ray
@@ -38,6 +39,7 @@ class GroupReport:
     teacher_candidate: bool
     teacher_used: bool
     teacher_failed: bool  # there was a response, and it could not be scored
+    teacher_acc: float | None  # accuracy of the teacher's response, None without one
 
 
 class RunLedger:
@@ -56,6 +58,7 @@ class RunLedger:
         self._replaced: Counter = Counter()
         self._failures: Counter = Counter()
         self._student_acc: dict[int, list[float]] = defaultdict(list)
+        self._teacher_acc: dict[int, list[float]] = defaultdict(list)
         self._rollouts: dict[str, dict[str, int]] = {}
         self._first_failure: str | None = None
 
@@ -70,6 +73,8 @@ class RunLedger:
         self._failures[report.step] += report.teacher_failed
         if report.student_acc is not None:
             self._student_acc[report.step].append(report.student_acc)
+        if report.teacher_acc is not None:
+            self._teacher_acc[report.step].append(report.teacher_acc)
 
     def report_failure(self, text: str) -> None:
         """A rollout raised; the first one is remembered, as it explains the others more often than not."""
@@ -97,7 +102,8 @@ class RunLedger:
         """End a training step: update the retirement state and return the ``onepo/*`` metrics of its groups.
 
         ``onepo/retirement_rate`` is absent when no group had a candidate. ``onepo/student_acc`` is the accuracy of the
-        student alone, over every group generated for the step, before the teacher's responses came in.
+        student alone, over every group generated for the step, before the teacher's responses came in, and
+        ``onepo/teacher_acc`` that of the teacher's responses.
         """
         enabled = self.teacher_enabled(step)
         candidates, replaced = self._candidates.pop(step, 0), self._replaced.pop(step, 0)
@@ -115,7 +121,9 @@ class RunLedger:
         if rate is not None:
             metrics["onepo/retirement_rate"] = rate
         if student_acc:
-            metrics["onepo/student_acc"] = sum(student_acc) / len(student_acc)
+            metrics["onepo/student_acc"] = fmean(student_acc)
+        if teacher_acc := self._teacher_acc.pop(step, []):
+            metrics["onepo/teacher_acc"] = fmean(teacher_acc)
         metrics.update({f"onepo/groups_{signal.value}": signals[signal] for signal in GroupSignal})
         return metrics
 

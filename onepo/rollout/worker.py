@@ -157,6 +157,7 @@ class OnePOAgentLoopWorker(plain_class(AgentLoopWorkerTQ)):
                 teacher_candidate=candidate is not None,
                 teacher_used=replacement is not None,
                 teacher_failed=teacher_failed,
+                teacher_acc=_reward_info(candidate)["acc"] if candidate is not None else None,
             )
         )
         return replacement

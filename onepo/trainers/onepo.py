@@ -44,6 +44,7 @@ class OnePOTrainer(PPOTrainerSync):
         self.ledger = create_ledger(ledger_name(self.settings.run_dir), self.settings)
         self._dispatched = 0  # prompts sent to rollout in the current step
         self._rollout_awake = True
+        self._teachers_doubted = False
         super().__init__(config)
 
     # ---- set-up
@@ -91,6 +92,7 @@ class OnePOTrainer(PPOTrainerSync):
             ends_by=self.schedule.ends_by,
             steps_per_epoch=self.steps_per_epoch,
             train_prompts=len(self.train_dataset),
+            with_teacher=self.train_dataset.with_teacher(),
             val_prompts=len(self.val_dataset),
             left_out=self.train_dataset.left_out + self.val_dataset.left_out,
             train_batch_size=self.config.data.train_batch_size,
@@ -266,6 +268,14 @@ class OnePOTrainer(PPOTrainerSync):
         for name in infos[0]:
             metrics[f"reward/{name}"] = float(np.mean([info[name] for info in infos]))
         metrics.update(ray.get(self.ledger.close_step.remote(global_steps)))
+        if metrics.get("onepo/teacher_acc") == 0 and not self._teachers_doubted:
+            self._teachers_doubted = True
+            self.journal.event(
+                "note",
+                text=f"none of the {metrics['onepo/teacher_candidates']} teacher responses of step {global_steps} is "
+                "right, so none was used: do they end with the answer as <answer>X</answer>, and do they fit into "
+                "MAX_RESPONSE_LENGTH?",
+            )
 
     def _val_metrics_update(self, data_sources, sample_uids, reward_extra_infos_dict, sample_turns, **kwargs):
         metrics = super()._val_metrics_update(

@@ -5,14 +5,20 @@
 # Every option of OnePO.sh may be set as well; extra arguments are Hydra overrides.
 set -euo pipefail
 ROOT=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
-for PYTHON in "${PYTHON-}" "${ROOT}/.venv/bin/python" python3; do
-  if [[ -n ${PYTHON} ]] && command -v -- "${PYTHON}" >/dev/null; then break; fi
-done
+PYTHON=${PYTHON:-${ROOT}/.venv/bin/python}
+if ! command -v -- "${PYTHON}" >/dev/null; then
+  echo "${0##*/}: error: there is no ${PYTHON}: make it with \"make setup\", or set PYTHON" >&2
+  exit 2
+fi
 
-export PYTHON DEVICE=cpu SEED=${SEED:-42}
+export PYTHON DEVICE=${DEVICE:-cpu} SEED=${SEED:-42}
 export PYTHONPATH="${ROOT}${PYTHONPATH:+:${PYTHONPATH}}"
-export OUTPUT_DIR=${OUTPUT_DIR:-${ROOT}/runs} EXPERIMENT_NAME=${EXPERIMENT_NAME:-quickstart}
-export MODEL_PATH=${MODEL_PATH:-${OUTPUT_DIR}/quickstart-student-${SEED}}
+export OUTPUT_DIR=${OUTPUT_DIR:-${ROOT}/runs}/quickstart   # with a latest of its own
+case ${TEACHER_ENABLED-} in
+  [Ff]alse | 0) export EXPERIMENT_NAME=${EXPERIMENT_NAME:-baseline} ;;
+  *) export EXPERIMENT_NAME=${EXPERIMENT_NAME:-onepo} ;;
+esac
+export MODEL_PATH=${MODEL_PATH:-${OUTPUT_DIR}/student-${SEED}}
 export TRAIN_FILE=${TRAIN_FILE:-${ROOT}/recipes/quickstart/data/train.jsonl}
 export VAL_FILE=${VAL_FILE:-${ROOT}/recipes/quickstart/data/val.jsonl}
 # prompts have 9 tokens and the teacher's responses 9: a step is small, and all its groups are trained on
@@ -28,8 +34,8 @@ export TOTAL_TRAINING_STEPS=${TOTAL_TRAINING_STEPS:-60} TEST_FREQ=${TEST_FREQ:-1
 export VAL_BEFORE_TRAIN=${VAL_BEFORE_TRAIN:-True} SAVE_FREQ=${SAVE_FREQ:-0}
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}   # matrices of this size are slower on two threads
 
-if [[ ! -e ${MODEL_PATH} ]]; then
+if [[ ! -e ${MODEL_PATH} && ${DRY_RUN-} != 1 ]]; then
   "${PYTHON}" -m recipes.quickstart.make_student "${MODEL_PATH}" "${SEED}"
 fi
 bash "${ROOT}/OnePO.sh" "${SCHEDULE[@]}" "$@"
-"${PYTHON}" -m onepo.report.curves "${OUTPUT_DIR}/latest"
+if [[ ${DRY_RUN-} != 1 ]]; then "${PYTHON}" -m onepo.report.curves "${OUTPUT_DIR}/latest"; fi

@@ -47,7 +47,8 @@ def test_the_terminal_is_readable(run):
     lines = run.stdout.splitlines()
     assert sum(line.startswith("step 1/2  reward ") for line in lines) == 1
     assert sum(line.startswith("step 2/2  reward ") for line in lines) == 1
-    assert "1600 training and 64 validation prompts; the final step is 2 (from TOTAL_TRAINING_STEPS" in run.stdout
+    assert "1600 training prompts, 1600 of them with a teacher response, and 64 validation prompts" in run.stdout
+    assert "the final step is 2 (from TOTAL_TRAINING_STEPS" in run.stdout
     assert not [line for line in lines if "pid=" in line or "WARNING" in line]
     assert len(lines) < 25
     assert "Traceback" not in run.stdout + run.stderr
@@ -63,6 +64,7 @@ def test_the_metrics_file_tells_both_steps(run):
         assert record["onepo/retirement_rate"] == 1 - record["onepo/teacher_replaced"] / 4
         # a random student is never right: all four groups take the teacher's response, 9 words and the end each
         assert record["onepo/teacher_replaced"] == 4 and record["onepo/teacher_failures"] == 0
+        assert record["onepo/teacher_acc"] == 1.0
         assert record["onepo/teacher_tokens"] == pytest.approx(40)
         assert record["onepo/floored_tokens"] == pytest.approx(40)  # each about 1/256 likely
         assert record["onepo/rescaled_tokens"] == pytest.approx(

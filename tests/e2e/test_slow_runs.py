@@ -173,7 +173,7 @@ def test_the_quickstart_learns(tmp_path):
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("held-out accuracy: ")]
     first, last = (float(part.split()[0]) for part in line.removeprefix("held-out accuracy: ").split(", "))
     assert first == 0.0 and last >= 0.8, done.stdout
-    assert (tmp_path / "latest" / "curve.png").stat().st_size > 10_000
+    assert (tmp_path / "quickstart" / "latest" / "curve.png").stat().st_size > 10_000
 
 
 def test_a_real_small_model_trains(tmp_path):

@@ -32,6 +32,7 @@ PLAN = {
     "steps_per_epoch": 13,
     "train_batch_size": 16,
     "left_out": 3,
+    "with_teacher": 60,
 }
 
 
@@ -68,7 +69,10 @@ def test_events_are_shown_once_and_remembered(console, tmp_path):
     write(events, PLAN, {"event": "begin", "step": 7}, {**STEP, "validation/acc": 0.75, "timing_s/testing": 1.0})
     write(events, {"event": "checkpoint", "step": 7, "model_dir": "/run/7"})
     text = shown(console)
-    assert "10 validation prompts (3 over MAX_PROMPT_LENGTH left out); the final step is 130" in text
+    assert (
+        "100 training prompts, 60 of them with a teacher response, and 10 validation prompts (3 over MAX_PROMPT_LENGTH left out); the final step is 130"
+        in text
+    )
     assert "(from TOTAL_EPOCHS; 13 steps an epoch)" in text
     assert "step   7/130" in text and "3.0 s" in text
     assert "validation after step 7: accuracy 0.750" in text

@@ -165,3 +165,15 @@ def test_verl_finds_the_class_by_its_configuration_and_builds_it(write, tokenize
 def test_importing_the_dataset_needs_neither_verl_nor_transformers_nor_ray():
     code = "import sys, onepo.data.dataset; print([m for m in ('verl', 'transformers', 'ray') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_rows_with_a_teacher_are_counted_after_the_filter(tmp_path, tokenizer):
+    record = {"type": "multiple_choice", "options": {"A": "x", "B": "y"}, "answer_idx": "A"}
+    short, long = ({"prompt": [{"role": "user", "content": "x" * length}]} for length in (5, 5000))
+    rows = [{**record, **short, "teacher_response": text} for text in ("a", None, ["b", "c"], "")]
+    rows.append({**record, **long, "teacher_response": "a"})
+    file = tmp_path / "data.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = OmegaConf.create({"max_prompt_length": 1000, "filter_overlong_prompts": True})
+    dataset = OnePODataset(str(file), tokenizer, config)
+    assert (len(dataset), dataset.left_out, dataset.with_teacher()) == (4, 1, 2)

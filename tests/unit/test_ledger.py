@@ -12,7 +12,7 @@ def ledger(**changes):
 
 
 def report(step, *, signal=GroupSignal.MIXED, candidate=True, used=False, acc=0.5, failed=False):
-    return GroupReport(step, signal, acc, candidate, used, failed)
+    return GroupReport(step, signal, acc, candidate, used, failed, teacher_acc=1.0 if candidate else None)
 
 
 def test_a_step_counts_every_group_and_is_then_forgotten():
@@ -24,6 +24,7 @@ def test_a_step_counts_every_group_and_is_then_forgotten():
     assert metrics["onepo/teacher_candidates"] == 3
     assert metrics["onepo/teacher_replaced"] == 2
     assert metrics["onepo/teacher_failures"] == 1
+    assert metrics["onepo/teacher_acc"] == 1.0
     assert metrics["onepo/retirement_rate"] == pytest.approx(1 / 3)
     assert metrics["onepo/student_acc"] == pytest.approx(1.5 / 4)
     assert metrics["onepo/groups_mixed"] == 3
