@@ -69,11 +69,8 @@ def test_events_are_shown_once_and_remembered(console, tmp_path):
     write(events, PLAN, {"event": "begin", "step": 7}, {**STEP, "validation/acc": 0.75, "timing_s/testing": 1.0})
     write(events, {"event": "checkpoint", "step": 7, "model_dir": "/run/7"})
     text = shown(console)
-    assert (
     assert "100 training prompts, 60 of them with a teacher response, and 10 validation prompts" in text
     assert " (3 over MAX_PROMPT_LENGTH left out); the final step is 130 " in text
-        in text
-    )
     assert "(from TOTAL_EPOCHS; 13 steps an epoch)" in text
     assert "step   7/130" in text and "3.0 s" in text
     assert "validation after step 7: accuracy 0.750" in text
