@@ -1,5 +1,6 @@
 """Where the run will write."""
 
+import math
 import os
 import shutil
 from collections.abc import Iterator
@@ -7,6 +8,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
+from onepo.preflight.student import stored_shapes
 from onepo.settings import Settings
 from onepo.trainers.checkpoints import list_checkpoints
 
@@ -53,8 +55,8 @@ def _existing(path: Path) -> Path:
 
 
 def disk_problems(config: DictConfig, settings: Settings) -> Iterator[str]:
-    student = Path(config.actor_rollout_ref.model.path)
-    weights = sum(file.stat().st_size for pattern in ("*.safetensors", "*.bin") for file in student.glob(pattern))
+    parameters = sum(math.prod(shape) for _, shape in stored_shapes(Path(config.actor_rollout_ref.model.path)))
+    weights = 4 * parameters  # the learner keeps and exports float32
     place = _existing(Path(config.trainer.default_local_dir))
     needed, free = weights * (settings.max_checkpoints + 1), shutil.disk_usage(place).free
     if free < needed:

@@ -57,14 +57,15 @@ def _sizes(config: DictConfig, tokens: int, path: Path) -> Iterator[str]:
         return  # text use of another kind of model: verl chooses its class
     with torch.device("meta"):  # shapes without memory
         model = AutoModelForCausalLM.from_config(model_config)
-    stored = dict(_stored_shapes(path))
+    stored = dict(stored_shapes(path))
     for name, tensor in model.state_dict().items():
         if name in stored and stored[name] != list(tensor.shape):
             yield f"MODEL_PATH={path}: {name} has the shape {stored[name]}, and config.json says {list(tensor.shape)}"
             return
 
 
-def _stored_shapes(path: Path) -> Iterator[tuple[str, list[int]]]:
+def stored_shapes(path: Path) -> Iterator[tuple[str, list[int]]]:
+    """Names and shapes of the tensors in a model directory's safetensors files; nothing for older formats."""
     for file in path.glob("*.safetensors"):
         with safe_open(file, "pt") as shard:
             for name in shard.keys():

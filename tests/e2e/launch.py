@@ -14,6 +14,7 @@ import psutil
 from tests.conftest import ROOT
 
 MARKER = "ONEPO_TEST_MARKER"  # in the environment of every process of a run, to find those left behind
+KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "PYTHONPATH")  # PYTHONPATH can put another verl in front
 QUICK = {
     "DEVICE": "cpu",
     "TRAIN_FILE": str(ROOT / "recipes/quickstart/data/train.jsonl"),
@@ -77,7 +78,7 @@ class Launch:
 def start(output_dir: Path, *overrides: str, **options: str) -> Launch:
     """Start ``OnePO.sh`` with the options of a run that takes seconds."""
     marker = uuid.uuid4().hex
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     environment = {**kept, **QUICK, MARKER: marker, "PYTHON": sys.executable, "OUTPUT_DIR": str(output_dir), **options}
     process = subprocess.Popen(
         ["bash", str(ROOT / "OnePO.sh"), *overrides],

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from transformers import AutoModelForCausalLM
 
 from tests.conftest import ROOT
-from tests.e2e.launch import MARKER, start
+from tests.e2e.launch import KEPT, MARKER, start
 from tests.students import make_qwen3_student
 
 pytestmark = pytest.mark.slow
@@ -161,7 +161,7 @@ def test_a_crash_is_told_in_one_line_and_the_log_has_the_rest(student, tmp_path)
 
 
 def recipe(name: str, output_dir: Path, **options: str) -> subprocess.CompletedProcess:
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     environment = {**kept, MARKER: name, "PYTHON": sys.executable, "OUTPUT_DIR": str(output_dir), **options}
     command = ["bash", str(ROOT / "recipes" / name / "run.sh")]
     return subprocess.run(command, env=environment, capture_output=True, text=True)

@@ -155,6 +155,11 @@ def test_a_place_that_cannot_be_written_is_named(student, train_file, tmp_path):
     assert found.startswith("LOGS_DIR") and "is not a directory" in found
 
 
+def test_a_disk_that_is_too_small_for_the_checkpoints_is_named(student, train_file):
+    (found,) = problems("onepo.max_checkpoints=1000000000", model=student, train_file=train_file)
+    assert "MAX_ACTOR_CHECKPOINTS=1000000000 checkpoints of this student need" in found
+
+
 def test_problems_are_told_together(student, train_file):
     found = problems(
         "actor_rollout_ref.rollout.tensor_model_parallel_size=3",
