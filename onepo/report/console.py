@@ -40,6 +40,7 @@ class RunConsole:
         self._plan: dict[str, Any] = {}
         self._seconds: list[float] = []
         self._live_line = False
+        self._over = False
         self.validations: dict[int, float] = {}
         self.checkpoints: dict[int, str] = {}
 
@@ -115,14 +116,15 @@ class RunConsole:
 
     def _on_stop(self, event: dict[str, Any]) -> None:
         self.say(f"stopped: {event['reason']}")
+        self._over = True
 
     def _on_end(self, event: dict[str, Any]) -> None:
-        self._step = None
+        self._over = True  # what follows is the workers' shutdown, and no step
 
     def _show_progress(self) -> None:
         now = time.monotonic()
         terminal = self._stream.isatty()
-        if not terminal and now - self._last_progress < _QUIET_SECONDS:
+        if self._over or (not terminal and now - self._last_progress < _QUIET_SECONDS):
             return
         self._last_progress = now
         if self._step is None:

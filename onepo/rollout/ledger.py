@@ -96,7 +96,7 @@ class RunLedger:
         rollouts: Counter = Counter()
         for counts in self._rollouts.values():
             rollouts.update(counts)
-        return {"signals": self.group_signals(step), "replaced": self._replaced[step], **rollouts}
+        return {"signals": self.group_signals(step), **rollouts}
 
     def close_step(self, step: int) -> dict[str, float]:
         """End a training step: update the retirement state and return the ``onepo/*`` metrics of its groups.

@@ -6,6 +6,6 @@ from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentL
 class FlakyAgentLoop(SingleTurnAgentLoop):
     async def run(self, sampling_params, **kwargs):
         output = await super().run(sampling_params, **kwargs)
-        if kwargs["session_id"] == 1 and "validate" not in kwargs:
+        if kwargs["session_id"] == 1:
             raise RuntimeError("this rollout was made to fail")
         return output

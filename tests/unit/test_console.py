@@ -89,7 +89,7 @@ def test_a_line_that_is_still_being_written_is_left_for_later(console, tmp_path)
 
 
 def test_progress_tells_what_the_step_waits_for():
-    live = {"signals": {"mixed": 3, "all_wrong": 5}, "replaced": 2, "generating": 40, "grading": 8}
+    live = {"signals": {"mixed": 3, "all_wrong": 5}, "generating": 40, "grading": 8}
     assert progress_line(4, PLAN, live, 12.3) == (
         "step 4: 8 groups scored for a batch of 16 (5 of equal rewards), "
         "40 responses generating, 8 waiting for grading, 12 s"
@@ -101,7 +101,7 @@ def test_the_live_line_fits_a_terminal_and_is_taken_back(tmp_path):
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))  # 40 columns
     with open(follower, "w") as terminal:
-        live = {"signals": {"mixed": 3}, "replaced": 2, "generating": 40, "grading": 8}
+        live = {"signals": {"mixed": 3}, "generating": 40, "grading": 8}
         console = RunConsole(terminal, tmp_path / "console.log", tmp_path / "events.jsonl", lambda step: live)
         write(tmp_path / "events.jsonl", PLAN, {"event": "begin", "step": 7})
         console._show_events()
@@ -111,6 +111,11 @@ def test_the_live_line_fits_a_terminal_and_is_taken_back(tmp_path):
         assert drawn.startswith("step 7: 3 groups scored") and len(drawn) == 39
         console.say("next")
         assert os.read(leader, 10_000).decode().startswith("\r\x1b[2Knext")
+        write(tmp_path / "events.jsonl", {"event": "end"})
+        console._show_events()
+        console._show_progress()  # the run is over: nothing is drawn any more
+        console.say("bye")
+        assert os.read(leader, 10_000).decode().startswith("bye")
     os.close(leader)
 
 

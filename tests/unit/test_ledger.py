@@ -69,4 +69,4 @@ def test_the_live_view_adds_up_the_workers():
     book.report_rollouts("b", generating=2, grading=0)
     book.report_rollouts("a", generating=3, grading=2)
     book.report_group(report(4, used=True))
-    assert book.live(4) == {"signals": {"mixed": 1}, "replaced": 1, "generating": 5, "grading": 2}
+    assert book.live(4) == {"signals": {"mixed": 1}, "generating": 5, "grading": 2}
