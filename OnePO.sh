@@ -105,25 +105,37 @@ option MAX_ACTOR_CHECKPOINTS 5 "Newest checkpoints that are kept."
 option LOG_VAL_GENERATIONS 20 "Validation generations sent to the loggers."
 
 group "Grader"
-option START_REWARD_SERVER 1 "1 starts a local grader where the data needs one; multiple-choice data needs none."
-option REWARD_MODEL_URL "" "URL of a grader that is already running."
-option REWARD_MODEL_NAME "" "Name under which the grader is served."
-option REWARD_MODEL_PORT 30001 "Port of the local grader."
-option REWARD_MODEL_DP 4 "Copies of the local grader."
-option REWARD_MODEL_TP 2 "GPUs per copy of the local grader."
-option REWARD_MODEL_MEM_FRACTION 0.15 "Share of GPU memory for the local grader."
-option REWARD_MODEL_CHAT_TEMPLATE "" "Chat template in place of the grader's own."
+option START_REWARD_SERVER 1 "1 starts a local grader where the data needs one; 0 uses the one at REWARD_MODEL_URL."
+option REWARD_MODEL_URL "" "URL of a grader that is already running; /chat/completions is appended when absent."
+option REWARD_MODEL_NAME "" "Name under which the grader is served; empty means grader for a local one."
+option REWARD_MODEL_API_KEY "" "Key of a grader that wants one; never printed, never an argument."
+option REWARD_MODEL_EXTRA_BODY '{"chat_template_kwargs": {"enable_thinking": false}}' "JSON fields added to each request."
 option REWARD_MODEL_TIMEOUT 120 "Seconds until a grading request is given up."
 option REWARD_MODEL_MAX_TOKENS 256 "Token limit of a grading."
 option REWARD_MODEL_MAX_RETRIES 2 "Further attempts of a failed grading."
-option AUTO_KILL_REWARD_SERVER 1 "1 stops the local grader when training ends."
+option REWARD_MODEL_MAX_CONCURRENCY 256 "Grading requests of the whole run at the same time."
+option REWARD_MODEL_OUTAGE_LIMIT 600 "Seconds for which the grader may be gone without harm."
+option REWARD_MAX_FAILURE_RATE 0.2 "Largest share of failed gradings in a step; above it the run saves and stops."
+option REWARD_PROMPT_FILE "" "Grading prompt with {conversation} and {rubrics}; empty means the built-in one."
+
+group "Local grader"
+option REWARD_SERVER_BACKEND sglang "Engine that serves it: sglang or vllm."
+option REWARD_SERVER_PYTHON "" "Python of the environment that has this engine; empty means that of the run."
+option REWARD_SERVER_HOST 127.0.0.1 "Address it binds to; learners on other machines need one that they can reach."
+option REWARD_MODEL_PORT 30001 "Its port."
+option REWARD_MODEL_DP 4 "Copies of it; with DEVICE=cpu 1 unless set."
+option REWARD_MODEL_TP 2 "GPUs per copy; with DEVICE=cpu 1 unless set."
+option REWARD_MODEL_MEM_FRACTION 0.15 "Share of GPU memory for it."
+option REWARD_MODEL_GPUS "" "Its GPUs, for example 6,7; empty means those of the run."
+option REWARD_MODEL_CHAT_TEMPLATE "" "File with a chat template in place of its own."
+option REWARD_MODEL_EXTRA_ARGS "" "Further arguments of the engine's server, as in a shell."
+option REWARD_SERVER_START_TIMEOUT 900 "Seconds until a start that does not get healthy is given up."
+option REWARD_SERVER_MAX_RESTARTS 3 "Restarts of a grader that ended by itself, over the whole run."
+option AUTO_KILL_REWARD_SERVER 1 "1 stops it when training ends."
 # ---- end of the options ----
 
 later "the online teacher" ONLINE_TEACHER_ENABLED TEACHER_MODEL ONEPO_TEACHER_MODEL TEACHER_API_URL \
   ONEPO_TEACHER_API_URL ONEPO_TEACHER_API_KEY TEACHER_MAX_TOKENS TEACHER_MAX_CONCURRENCY TEACHER_TIMEOUT
-later "the grader for open-ended data" REWARD_MODEL_PATH REWARD_MODEL_URL REWARD_MODEL_NAME REWARD_MODEL_PORT \
-  REWARD_MODEL_DP REWARD_MODEL_TP REWARD_MODEL_MEM_FRACTION REWARD_MODEL_CHAT_TEMPLATE REWARD_MODEL_TIMEOUT \
-  REWARD_MODEL_MAX_TOKENS REWARD_MODEL_MAX_RETRIES AUTO_KILL_REWARD_SERVER
 own_prefixes ACTOR_ ANSWER_ DATALOADER_ FILTER_GROUPS_ INFER_ LOG_PROB_ LR_ MAX_PROMPT_ MAX_RESPONSE_ MODEL_ ONEPO_ \
   ONLINE_TEACHER_ OPTIMIZER_ OVERLONG_ PPO_ PROB RETIREMENT_ REWARD_ ROLLOUT_ TEACHER_ TEST_ TOTAL_ \
   TRAIN_ VAL_
@@ -133,14 +145,18 @@ one_of DRY_RUN 0 1
 one_of DEVICE cpu gpu
 one_of INFER_BACKEND sglang vllm
 one_of START_REWARD_SERVER 0 1
+one_of AUTO_KILL_REWARD_SERVER 0 1
+one_of REWARD_SERVER_BACKEND sglang vllm
 check_options
 stop_on_problems
 absolute MODEL_PATH TRAIN_FILE VAL_FILE OUTPUT_DIR CHECKPOINT_DIR LOGS_DIR OUTPUTS_DIR SWANLAB_DIR HYDRA_OUTPUT_DIR \
-  TMP_DIR RAY_SOCKET_DIR
+  TMP_DIR RAY_SOCKET_DIR REWARD_MODEL_PATH REWARD_MODEL_CHAT_TEMPLATE REWARD_PROMPT_FILE
+[[ ${REWARD_SERVER_PYTHON} != */* ]] || absolute REWARD_SERVER_PYTHON
 check_run_names
 choose_device
-[[ ${DEVICE} == gpu ]] || is_set NGPUS_PER_NODE || NGPUS_PER_NODE=1
-[[ ${START_REWARD_SERVER} == 0 ]] || say "no grader is started: multiple-choice answers need none"
+if [[ ${DEVICE} == cpu ]]; then
+  for name in NGPUS_PER_NODE REWARD_MODEL_DP REWARD_MODEL_TP; do is_set "${name}" || printf -v "${name}" 1; done
+fi
 require_path -d MODEL_PATH "a directory with the student model"
 require_path -f TRAIN_FILE "the training data"
 if [[ ${VAL_BEFORE_TRAIN} == True || ${TEST_FREQ} -gt 0 || ${TEST_STEPS} == *[0-9]* ]]; then
@@ -166,18 +182,16 @@ if [[ -z ${RAY_ADDRESS-} ]]; then   # else the run joins the cluster that RAY_AD
   private_ray_dir
   RUN+=(onepo.ray_dir="$(hq "${RAY_DIR}")")
 fi
-[[ -z ${LOGS_DIR} ]] || RUN+=(onepo.logs_dir="$(hq "${LOGS_DIR}")")
-[[ -z ${HYDRA_OUTPUT_DIR} ]] || RUN+=(onepo.config_dir="$(hq "${HYDRA_OUTPUT_DIR}")")
+text_override RUN onepo.logs_dir LOGS_DIR onepo.config_dir HYDRA_OUTPUT_DIR
 DATA=(
   data.train_batch_size="${TRAIN_BATCH_SIZE}"
   data.max_prompt_length="${MAX_PROMPT_LENGTH}"
   data.max_response_length="${MAX_RESPONSE_LENGTH}"
   data.dataloader_num_workers="${DATALOADER_NUM_WORKERS}"
 )
-[[ -z ${TRAIN_FILE} ]] || DATA+=(data.train_files="$(hq "${TRAIN_FILE}")")
-[[ -z ${VAL_FILE} ]] || DATA+=(data.val_files="$(hq "${VAL_FILE}")")
+text_override DATA data.train_files TRAIN_FILE data.val_files VAL_FILE
 MODEL=()
-[[ -z ${MODEL_PATH} ]] || MODEL+=(actor_rollout_ref.model.path="$(hq "${MODEL_PATH}")")
+text_override MODEL actor_rollout_ref.model.path MODEL_PATH
 ACTOR=(
   actor_rollout_ref.actor.ppo_mini_batch_size="${PPO_MINI_BATCH_SIZE}"
   actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu="${PPO_MICRO_BATCH_SIZE_PER_GPU}"
@@ -224,6 +238,29 @@ SAMPLING=(
   onepo.answer_marker="$(hq "${ANSWER_MARKER}")"
   onepo.require_thinking="${REQUIRE_THINKING}"
 )
+GRADER=(
+  onepo.grader.extra_body="$(hq "${REWARD_MODEL_EXTRA_BODY}")"
+  onepo.grader.timeout="${REWARD_MODEL_TIMEOUT}"
+  onepo.grader.max_tokens="${REWARD_MODEL_MAX_TOKENS}"
+  onepo.grader.max_retries="${REWARD_MODEL_MAX_RETRIES}"
+  onepo.grader.max_concurrency="${REWARD_MODEL_MAX_CONCURRENCY}"
+  onepo.grader.outage_limit="${REWARD_MODEL_OUTAGE_LIMIT}"
+  onepo.grader.max_failure_rate="${REWARD_MAX_FAILURE_RATE}"
+  onepo.reward_server.start="${START_REWARD_SERVER}"
+  onepo.reward_server.backend="${REWARD_SERVER_BACKEND}"
+  onepo.reward_server.host="$(hq "${REWARD_SERVER_HOST}")"
+  onepo.reward_server.port="${REWARD_MODEL_PORT}"
+  onepo.reward_server.dp="${REWARD_MODEL_DP}"
+  onepo.reward_server.tp="${REWARD_MODEL_TP}"
+  onepo.reward_server.mem_fraction="${REWARD_MODEL_MEM_FRACTION}"
+  onepo.reward_server.start_timeout="${REWARD_SERVER_START_TIMEOUT}"
+  onepo.reward_server.max_restarts="${REWARD_SERVER_MAX_RESTARTS}"
+  onepo.reward_server.auto_kill="${AUTO_KILL_REWARD_SERVER}"
+)
+text_override GRADER onepo.grader.url REWARD_MODEL_URL onepo.grader.name REWARD_MODEL_NAME \
+  onepo.grader.prompt_file REWARD_PROMPT_FILE onepo.reward_server.path REWARD_MODEL_PATH \
+  onepo.reward_server.python REWARD_SERVER_PYTHON onepo.reward_server.gpus REWARD_MODEL_GPUS \
+  onepo.reward_server.chat_template REWARD_MODEL_CHAT_TEMPLATE onepo.reward_server.extra_args REWARD_MODEL_EXTRA_ARGS
 VALIDATION=(
   trainer.test_freq="${TEST_FREQ}"
   onepo.test_steps="${TEST_STEPS}"
@@ -232,7 +269,7 @@ VALIDATION=(
   actor_rollout_ref.rollout.val_kwargs.temperature="${VAL_TEMPERATURE}"
   trainer.log_val_generations="${LOG_VAL_GENERATIONS}"
 )
-[[ -z ${OUTPUTS_DIR} ]] || VALIDATION+=(trainer.validation_data_dir="$(hq "${OUTPUTS_DIR}")")
+text_override VALIDATION trainer.validation_data_dir OUTPUTS_DIR
 TRAINER=(
   trainer.project_name="$(hq "${PROJECT_NAME}")"
   trainer.experiment_name="$(hq "${EXPERIMENT_NAME}")"
@@ -244,7 +281,7 @@ TRAINER=(
   trainer.save_freq="${SAVE_FREQ}"
   onepo.max_checkpoints="${MAX_ACTOR_CHECKPOINTS}"
 )
-[[ -z ${CHECKPOINT_DIR} ]] || TRAINER+=(trainer.default_local_dir="$(hq "${CHECKPOINT_DIR}")")
+text_override TRAINER trainer.default_local_dir CHECKPOINT_DIR
 
 launch onepo.train "${RUN[@]}" "${DATA[@]}" "${MODEL[@]}" "${ACTOR[@]}" "${ROLLOUT[@]}" "${ONEPO[@]}" \
-  "${SAMPLING[@]}" "${VALIDATION[@]}" "${TRAINER[@]}" "$@"
+  "${SAMPLING[@]}" "${GRADER[@]}" "${VALIDATION[@]}" "${TRAINER[@]}" "$@"

@@ -3,18 +3,92 @@
 The values live in ``config/onepo.yaml``; what each option does is in ``docs/options.md``.
 """
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from onepo.errors import UserError
 
-_OPTIONS = {"max_checkpoints": "MAX_ACTOR_CHECKPOINTS"}  # the others are the launcher's in small letters
+# the others are the launcher's in small letters
+_OPTIONS = {
+    "max_checkpoints": "MAX_ACTOR_CHECKPOINTS",
+    "grader.prompt_file": "REWARD_PROMPT_FILE",
+    "grader.max_failure_rate": "REWARD_MAX_FAILURE_RATE",
+    "reward_server.start": "START_REWARD_SERVER",
+    "reward_server.auto_kill": "AUTO_KILL_REWARD_SERVER",
+    **{f"reward_server.{key}": f"REWARD_SERVER_{key.upper()}" for key in ("backend", "python", "host")},
+    **{f"reward_server.{key}": f"REWARD_SERVER_{key.upper()}" for key in ("start_timeout", "max_restarts")},
+}
 _LARGEST_SEED = 2**32 - 1  # numpy takes no larger one
 
 
-class Settings(BaseModel):
-    """The ``onepo`` section, checked. Unknown keys are refused, so that a typing error cannot pass silently."""
+def option_of(path: str) -> str:
+    """The launcher's name of a key of the ``onepo`` section, such as ``grader.timeout``."""
+    section, _, key = path.rpartition(".")
+    return _OPTIONS.get(path) or ("REWARD_MODEL_" if section in ("grader", "reward_server") else "") + key.upper()
+
+
+def _json_object(text: Any) -> Any:
+    try:
+        value = json.loads(text) if isinstance(text, str) else text
+    except ValueError as error:
+        raise ValueError(f"must be a JSON object, and is no JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ValueError('must be a JSON object such as {"chat_template_kwargs": {"enable_thinking": false}}')
+    return value
+
+
+class _Section(BaseModel):
+    """Unknown keys are refused, so that a typing error cannot pass silently."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class GraderSettings(_Section):
+    """How the grader is asked (``onepo.grader``). A managed server fills in ``url`` and ``name``.
+
+    Attributes:
+        api_key_file: where the run keeps the key, readable by its user only; the key itself is in no configuration.
+        form: what the probe at the start settled on (``endpoints.chat.RequestForm``), None before it.
+    """
+
+    url: str | None
+    name: str | None
+    timeout: float = Field(gt=0)
+    max_tokens: int = Field(ge=1)
+    max_retries: int = Field(ge=0)
+    max_concurrency: int = Field(ge=1)
+    extra_body: Annotated[dict[str, Any], BeforeValidator(_json_object)]
+    outage_limit: float = Field(ge=0)
+    prompt_file: str | None
+    max_failure_rate: float = Field(ge=0, le=1)
+    api_key_file: str | None
+    form: dict[str, Any] | None
+
+
+class RewardServerSettings(_Section):
+    """The grader that the run starts and stops by itself (``onepo.reward_server``)."""
+
+    start: bool
+    backend: Literal["sglang", "vllm"]
+    python: str | None
+    path: str | None
+    host: str = Field(min_length=1)
+    port: int = Field(ge=1, le=65535)
+    dp: int = Field(ge=1)
+    tp: int = Field(ge=1)
+    mem_fraction: float = Field(gt=0, lt=1)
+    chat_template: str | None
+    gpus: str | None = Field(pattern=r"^[0-9A-Za-z-]+(,[0-9A-Za-z-]+)*$")
+    extra_args: str
+    start_timeout: float = Field(gt=0)
+    max_restarts: int = Field(ge=0)
+    auto_kill: bool
+
+
+class Settings(_Section):
+    """The ``onepo`` section, checked."""
 
     run_dir: str = Field(min_length=1)
     ray_dir: str | None
@@ -40,6 +114,8 @@ class Settings(BaseModel):
     max_checkpoints: int = Field(ge=1)
     poll_interval: float = Field(gt=0)
     per_request_seeds: bool
+    grader: GraderSettings
+    reward_server: RewardServerSettings
 
     @model_validator(mode="after")
     def _plateau_window_is_usable(self) -> "Settings":
@@ -65,7 +141,7 @@ def parse_settings(section: dict) -> Settings:
         for item in error.errors():
             text = item["msg"].removeprefix("Value error, ")
             if item["loc"]:
-                name = str(item["loc"][0])
-                text = f"{_OPTIONS.get(name, name.upper())} (onepo.{name})={item['input']!r}: {text}"
+                path = ".".join(str(part) for part in item["loc"][:2] if isinstance(part, str))
+                text = f"{option_of(path)} (onepo.{path})={item['input']!r}: {text}"
             lines.append(text)
         raise UserError("\n".join(lines)) from None

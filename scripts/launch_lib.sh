@@ -61,6 +61,15 @@ hq() {
   printf "'%s'" "${done}"
 }
 
+text_override() {  # text_override ARRAY KEY OPTION KEY OPTION ...: adds key=value for the options that are not empty
+  local -n overrides=$1
+  shift
+  while (($#)); do
+    [[ -z ${!2} ]] || overrides+=("$1=$(hq "${!2}")")
+    shift 2
+  done
+}
+
 # ---- the run ----
 run_env() { export "$1=$2"; RUN_ENV+=("$1"); }   # exported, and shown by a dry run
 

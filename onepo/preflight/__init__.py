@@ -3,20 +3,31 @@
 Each check yields the problems it found, in the words of the launcher's options; all are reported together.
 """
 
+from dataclasses import dataclass
+
 from omegaconf import DictConfig, OmegaConf
 
 from onepo.errors import UserError
 from onepo.preflight.build import device_problems, verl_build_problems
+from onepo.preflight.grader import grader_problems
 from onepo.preflight.options import fixed_key_problems, option_problems, upstream_problems
 from onepo.preflight.places import directory_problems, disk_problems
 from onepo.preflight.ranges import range_problems
-from onepo.preflight.records import data_problems
+from onepo.preflight.records import DataFiles
 from onepo.preflight.student import student_problems
 from onepo.settings import Settings, parse_settings
 
 
-def check(config: DictConfig) -> Settings:
-    """Check a composed configuration, the student and the data.
+@dataclass(frozen=True)
+class Checked:
+    """What a passed check knows: the settings, and how many records of the data are open-ended."""
+
+    settings: Settings
+    open_ended: int
+
+
+def check(config: DictConfig) -> Checked:
+    """Check a composed configuration, the student, the data and the grader.
 
     Raises:
         UserError: with one line per problem.
@@ -32,9 +43,12 @@ def check(config: DictConfig) -> Settings:
             *student_problems(config),
         ]
     )
-    # these read the student's tokenizer and the data, which takes a while
-    _refuse([*data_problems(config), *upstream_problems(config), *disk_problems(config, settings)])
-    return settings
+    files = DataFiles(config)  # reads the student's tokenizer and the data, which takes a while
+    problems = [*files.problems, *upstream_problems(config), *disk_problems(config, settings)]
+    if files.open_ended:
+        problems += grader_problems(config, settings, files.open_ended)
+    _refuse(problems)
+    return Checked(settings, files.open_ended)
 
 
 def _refuse(problems: list[str]) -> None:

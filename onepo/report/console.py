@@ -41,11 +41,17 @@ class RunConsole:
         self._seconds: list[float] = []
         self._live_line = False
         self._over = False
-        self.validations: dict[int, float] = {}
+        self._phase = "starting"
+        self._lock = threading.RLock()  # the grader's state is told from a thread of its own
+        self.validations: dict[int, float | None] = {}
         self.checkpoints: dict[int, str] = {}
 
     def start(self) -> None:
         self._thread.start()
+
+    def begin(self, phase: str) -> None:
+        """Name what is being waited for until the first step begins."""
+        self._phase, self._started = phase, time.monotonic()
 
     def finish(self) -> None:
         """Show what is left in the event file and stop."""
@@ -63,9 +69,10 @@ class RunConsole:
         ]
 
     def say(self, text: str) -> None:
-        self._clear()
-        self._stream.write(text + "\n")
-        self._stream.flush()
+        with self._lock:
+            self._clear()
+            self._stream.write(text + "\n")
+            self._stream.flush()
         with suppress(OSError), self._log.open("a", encoding="utf-8") as file:  # a full disk must not silence the run
             file.write(text + "\n")
 
@@ -104,9 +111,9 @@ class RunConsole:
         if "reward/score" in event:
             self._seconds.append(event["timing_s/step"] + event.get("timing_s/testing", 0.0))
             self.say(step_line(event, self._seconds))
-        if "validation/acc" in event:
-            self.validations[event["step"]] = event["validation/acc"]
-            self.say(f"  validation after step {event['step']}: accuracy {figure(event, 'validation/acc', '.3f')}")
+        if "validation/acc" in event or "validation/gradings" in event:
+            self.validations[event["step"]] = event.get("validation/acc")
+            self.say(validation_line(event))
 
     def _on_checkpoint(self, event: dict[str, Any]) -> None:
         self.checkpoints[event["step"]] = event["model_dir"]
@@ -128,17 +135,18 @@ class RunConsole:
             return
         self._last_progress = now
         if self._step is None:
-            text = f"starting Ray and the workers: {now - self._started:.0f} s"
+            text = f"{self._phase}: {now - self._started:.0f} s"
         else:
             text = progress_line(self._step, self._plan, self._live(self._step), now - self._step_started)
-        if terminal:
-            self._clear()
-            # a line that wraps could not be taken back
-            self._stream.write(text[: os.get_terminal_size(self._stream.fileno()).columns - 1])
-            self._live_line = True
-        else:
-            self._stream.write(text + "\n")
-        self._stream.flush()
+        with self._lock:
+            if terminal:
+                self._clear()
+                # a line that wraps could not be taken back
+                self._stream.write(text[: os.get_terminal_size(self._stream.fileno()).columns - 1])
+                self._live_line = True
+            else:
+                self._stream.write(text + "\n")
+            self._stream.flush()
 
     def _clear(self) -> None:
         if self._live_line:
@@ -158,9 +166,17 @@ def step_line(metrics: dict[str, Any], seconds: list[float]) -> str:
         f"  retired {figure(metrics, 'onepo/retirement_rate', '.2f')}"
         f"  floored {figure(metrics, 'onepo/floored_tokens', '.0f')}"
         f"  length {figure(metrics, 'response_length/mean', '.0f')}"
-        f"  {seconds[-1]:.1f} s"
+        + (f"  ungraded {metrics['reward/failed']}" if metrics.get("reward/failed") else "")
+        + f"  {seconds[-1]:.1f} s"
         f"  left {duration(left)}"
     )
+
+
+def validation_line(metrics: dict[str, Any]) -> str:
+    """One line for a validation; answers whose grading failed are no part of its accuracy."""
+    failed = metrics.get("validation/failed_gradings", 0)
+    left_out = f" ({failed} of {metrics['validation/gradings']} gradings failed and are left out)" if failed else ""
+    return f"  validation after step {metrics['step']}: accuracy {figure(metrics, 'validation/acc', '.3f')}{left_out}"
 
 
 def figure(metrics: dict[str, Any], name: str, form: str) -> str:

@@ -59,6 +59,10 @@ class RunRecord:
         fresh.symlink_to(self._directory.name)
         fresh.replace(latest)
 
+    def add(self, **facts: Any) -> None:
+        """Write down what became known in the meantime."""
+        self._write(**facts)
+
     def close(self, exit_code: int, reason: str, checkpoints: list[dict[str, Any]]) -> None:
         self._write(ended=_now(), exit_code=exit_code, reason=reason, checkpoints=checkpoints)
 

@@ -1,31 +1,45 @@
 """The reward of one response, as verl's reward worker asks for it (algorithms page, section 3)."""
 
+import json
+import math
+from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
 from onepo.data.chat import ends_with_open_think
+from onepo.data.schema import OPEN_ENDED
+from onepo.endpoints.chat import ChatEndpoint, RequestForm
+from onepo.rewards.course import GradingCourse
+from onepo.rewards.grader import RubricGrader
 from onepo.rewards.multiple_choice import multiple_choice_score
+from onepo.rewards.rubric import rubric_score
 from onepo.rewards.shaping import answer_length_penalty, overlong_penalty
-from onepo.rewards.visible_answer import has_closed_thinking, visible_answer
-from onepo.settings import parse_settings
+from onepo.rewards.template import load_template
+from onepo.rewards.visible_answer import has_closed_thinking, thinking_is_open, visible_answer
+from onepo.settings import GraderSettings, parse_settings
 
 # what is told about every sample, and what dynamic sampling may therefore compare
 SCORES = ("score", "acc", "overlong_penalty", "answer_length_penalty")
+# beside the scores: which criteria were met, as JSON text ("" without a grading), and how the grading went
+MET, GRADING = "met", "grading"
 
 
 class OnePORewardManager(RewardManagerBase):
     """Scores a response by its task type and shapes the score.
 
-    The keys of ``reward_extra_info`` are ``SCORES`` for every sample: ``acc`` (unshaped, which dynamic sampling filters
-    on), ``score`` (shaped, which drives the advantage) and one entry per shaping term.
+    The keys of ``reward_extra_info`` are the same for every sample: ``SCORES`` (``acc``, unshaped, which dynamic
+    sampling filters on; ``score``, shaped, which drives the advantage; one entry per shaping term), ``MET`` and
+    ``GRADING``. A response whose grading failed has NaN for ``acc`` and ``score``: it is unusable, and no zero.
     """
 
     def __init__(self, config, tokenizer, compute_score=None, reward_router_address=None, reward_model_tokenizer=None):
         super().__init__(config, tokenizer, compute_score)
         self._settings = parse_settings(OmegaConf.to_container(config.onepo, resolve=True))
         self._max_response_length = config.data.max_response_length
+        grader = self._settings.grader
+        self._grader = make_grader(grader) if grader.form is not None else None
 
     async def run_single(self, data) -> dict[str, Any]:
         """``data``: verl's DataProto of one session; its last row is the response to score."""
@@ -34,27 +48,64 @@ class OnePORewardManager(RewardManagerBase):
         attention = item.batch["attention_mask"]
         response_ids = item.batch["responses"][: int(attention[prompt_width:].sum())]
         prompt_ids = item.batch["prompts"][attention[:prompt_width].bool()]
-        task = item.non_tensor_batch["reward_model"]
-        info = self._score(
-            task=task,
+        info = await self._score(
+            task=item.non_tensor_batch["reward_model"],
+            messages=list(item.non_tensor_batch["raw_prompt"]),
             response=self.tokenizer.decode(response_ids, skip_special_tokens=True),
             response_tokens=len(response_ids),
-            thinking_opened=ends_with_open_think(self.tokenizer, prompt_ids.tolist()),
+            opened_in_prompt=ends_with_open_think(self.tokenizer, prompt_ids.tolist()),
         )
         return {"reward_score": info["score"], "reward_extra_info": info}
 
-    def _score(
-        self, *, task: dict[str, Any], response: str, response_tokens: int, thinking_opened: bool
-    ) -> dict[str, float]:
-        settings = self._settings
-        if task["style"] != "multiple_choice":
-            raise ValueError(f"no grader for a task of type {task['style']!r}: preflight should have refused it")
-        thought = has_closed_thinking(response, opened_in_prompt=thinking_opened, marker=settings.answer_marker)
-        # a think block that the prompt opened and the response never closed leaves no visible answer
-        answer = "" if thinking_opened and not thought else visible_answer(response, marker=settings.answer_marker)
-        acc = multiple_choice_score(answer, task["ground_truth"])
-        if settings.require_thinking and not thought:
+    async def _score(
+        self,
+        *,
+        task: dict[str, Any],
+        messages: list[dict[str, str]],
+        response: str,
+        response_tokens: int,
+        opened_in_prompt: bool,
+    ) -> dict[str, Any]:
+        thinking = {"opened_in_prompt": opened_in_prompt, "marker": self._settings.answer_marker}
+        open_thought = thinking_is_open(response, **thinking)
+        answer = visible_answer(response, marker=self._settings.answer_marker)
+        if open_thought and opened_in_prompt and not has_closed_thinking(response, **thinking):
+            answer = ""  # all of it is thought
+        met, course = "", None
+        if task["style"] == OPEN_ENDED:
+            acc, met, course = await self._grade(task, messages, "" if open_thought else answer)
+        else:
+            acc = multiple_choice_score(answer, task["ground_truth"])
+        if self._settings.require_thinking and not has_closed_thinking(response, **thinking) and not math.isnan(acc):
             acc = 0.0
+        overlong, answer_length = self._penalties(response_tokens, answer)
+        scores = dict(zip(SCORES, (acc + overlong + answer_length, acc, overlong, answer_length), strict=True))
+        return {**scores, MET: met, GRADING: course}
+
+    async def _grade(
+        self, task: dict[str, Any], messages: list[dict[str, str]], answer: str
+    ) -> tuple[float, str, GradingCourse]:
+        """The unshaped score of an open-ended answer, the criteria that it meets, and how the grading went."""
+        rubrics = list(task["rubrics"])
+        if not answer:
+            return 0.0, "", GradingCourse(len(rubrics), False, None, None, 0, 0, False, 0.0)
+        grading = await self._grader.grade([*messages, {"role": "assistant", "content": answer}], rubrics)
+        course = GradingCourse(
+            rubrics=len(rubrics),
+            asked=True,
+            failure=grading.failure,
+            explanation=grading.explanation,
+            requests=grading.requests,
+            malformed=len(grading.malformed),
+            cut=grading.cut,
+            seconds=grading.seconds,
+        )
+        if grading.met is None:
+            return math.nan, "", course
+        return rubric_score(rubrics, grading.met), json.dumps(grading.met), course
+
+    def _penalties(self, response_tokens: int, answer: str) -> tuple[float, float]:
+        settings = self._settings
         overlong = answer_length = 0.0
         if settings.enable_overlong_buffer:
             overlong = overlong_penalty(
@@ -70,4 +121,24 @@ class OnePORewardManager(RewardManagerBase):
                 buffer_tokens=settings.answer_buffer_tokens,
                 penalty_factor=settings.answer_penalty_factor,
             )
-        return dict(zip(SCORES, (acc + overlong + answer_length, acc, overlong, answer_length), strict=True))
+        return overlong, answer_length
+
+
+def make_grader(settings: GraderSettings) -> RubricGrader:
+    """The run's grader, by the form that the probe settled on."""
+    key = Path(settings.api_key_file).read_text(encoding="utf-8") if settings.api_key_file else None
+    endpoint = ChatEndpoint(
+        url=settings.url,
+        model=settings.name,
+        form=RequestForm(**settings.form),
+        timeout=settings.timeout,
+        max_concurrency=settings.max_concurrency,
+        outage_limit=settings.outage_limit,
+        api_key=key,
+    )
+    return RubricGrader(
+        endpoint,
+        template=load_template(settings.prompt_file),
+        max_tokens=settings.max_tokens,
+        max_retries=settings.max_retries,
+    )

@@ -32,6 +32,18 @@ def has_closed_thinking(text: str, *, opened_in_prompt: bool, marker: str) -> bo
     return _CLOSE in thought or _end_of_last_marker(text, marker) > 0
 
 
+def thinking_is_open(text: str, *, opened_in_prompt: bool, marker: str) -> bool:
+    """Whether the response ends within a thought that nothing closes, so that it has no answer yet.
+
+    Args:
+        text, opened_in_prompt, marker: as in ``has_closed_thinking``.
+    """
+    end = _end_of_last_marker(text, marker)
+    if opened_in_prompt and not end:
+        text = _OPEN + text
+    return _OPEN in text[end:].rpartition(_CLOSE)[2]
+
+
 def _end_of_last_marker(text: str, marker: str) -> int:
     """Position behind the last line that equals the marker, 0 when there is none."""
     if not marker.strip():

@@ -12,6 +12,8 @@ from typing import Any
 
 import ray
 
+from onepo.rewards.course import GradingCourse
+from onepo.rollout.gradings import GradingLog
 from onepo.settings import Settings
 from onepo.teachers.retirement import RetirementController
 
@@ -27,6 +29,7 @@ class GroupSignal(str, Enum):
     ALL_WRONG = "all_wrong"
     EQUAL = "equal"  # equal, neither 0 nor 1
     FAILED = "failed"  # a rollout raised; its error is in the logs
+    UNGRADED = "ungraded"  # too many gradings failed: the prompt is replaced
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class RunLedger:
             plateau_min_rate=settings.retirement_plateau_min_rate,
         )
         self._teacher_switched_on = settings.teacher_enabled
+        self._max_failure_rate = settings.grader.max_failure_rate
         self._signals: dict[int, Counter] = defaultdict(Counter)
         self._candidates: Counter = Counter()
         self._replaced: Counter = Counter()
@@ -60,7 +64,10 @@ class RunLedger:
         self._student_acc: dict[int, list[float]] = defaultdict(list)
         self._teacher_acc: dict[int, list[float]] = defaultdict(list)
         self._rollouts: dict[str, dict[str, int]] = {}
+        self._gradings: dict[int, GradingLog] = defaultdict(GradingLog)
+        self._validation_gradings = GradingLog()
         self._first_failure: str | None = None
+        self._lost_grader: str | None = None
 
     def teacher_enabled(self, step: int) -> bool:
         """Whether groups of this step may use a teacher response."""
@@ -82,6 +89,33 @@ class RunLedger:
 
     def first_failure(self) -> str | None:
         return self._first_failure
+
+    def report_grading(self, step: int, course: GradingCourse, *, validate: bool) -> None:
+        """The grading of one response is over: it has a score, or it is given up."""
+        (self._validation_gradings if validate else self._gradings[step]).add(course)
+
+    def report_lost_grader(self, reason: str) -> None:
+        """The managed grader ended and will not be started again."""
+        self._lost_grader = reason
+
+    def stop_reason(self, step: int, *, validate: bool, planned: int) -> str | None:
+        """Why the run cannot go on grading, or None.
+
+        Args:
+            step: the training step; with ``validate`` the validation that is running counts instead.
+            planned: as in :meth:`GradingLog.exceeds`; 0 when all gradings are done.
+        """
+        if self._lost_grader:
+            return f"the grader is lost: {self._lost_grader}"
+        log = self._validation_gradings if validate else self._gradings[step]
+        if not log.exceeds(self._max_failure_rate, planned=planned):
+            return None
+        return f"{log.explain()} (REWARD_MAX_FAILURE_RATE={self._max_failure_rate:g})"
+
+    def close_validation(self) -> dict[str, float]:
+        """End a validation: its gradings, which are then forgotten. Empty when nothing open-ended was validated."""
+        log, self._validation_gradings = self._validation_gradings, GradingLog()
+        return {"validation/gradings": log.attempted, "validation/failed_gradings": log.failed} if log.attempted else {}
 
     def report_rollouts(self, worker: str, generating: int, grading: int) -> None:
         """How many rollouts one worker has under way; replaces what it said before."""
@@ -124,6 +158,7 @@ class RunLedger:
             metrics["onepo/student_acc"] = fmean(student_acc)
         if teacher_acc := self._teacher_acc.pop(step, []):
             metrics["onepo/teacher_acc"] = fmean(teacher_acc)
+        metrics.update(self._gradings.pop(step, GradingLog()).metrics())
         metrics.update({f"onepo/groups_{signal.value}": signals[signal] for signal in GroupSignal})
         return metrics
 

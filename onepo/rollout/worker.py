@@ -12,15 +12,16 @@ from statistics import fmean
 from typing import Any
 
 import ray
-import torch
 from omegaconf import OmegaConf
 from verl.experimental.agent_loop import AgentLoopOutput
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
 from onepo.compat import plain_class
 from onepo.data.chat import end_of_turn_token_id, rollout_stop_ids
+from onepo.rewards.manager import GRADING
 from onepo.rollout.group import Group
 from onepo.rollout.ledger import GroupReport, GroupSignal, ledger_name
+from onepo.rollout.rows import TrainingRow, is_graded, reward_info, usable_rows
 from onepo.rollout.seeds import PromptSeeds, session_seed
 from onepo.settings import parse_settings
 from onepo.teachers.cached import cached_response, response_token_ids
@@ -28,39 +29,25 @@ from onepo.teachers.retirement import draw_session, teacher_is_used
 
 logger = logging.getLogger(__name__)
 
-TEACHER_MASK = "teacher_mask"
-
 # The terminal redraws about once a second; telling the ledger more often would only cost calls.
 _REPORT_SECONDS = 0.5
 
 
-class TrainingRow(AgentLoopOutput):
-    """A rollout as it is stored for training, with the per-token teacher mask [T] beside the response mask."""
-
-    teacher_mask: list[int]
-
-    @classmethod
-    def of(cls, output: AgentLoopOutput, *, from_teacher: bool) -> "TrainingRow":
-        fields = {name: getattr(output, name) for name in output.model_fields_set}
-        return cls(**fields, teacher_mask=[int(from_teacher)] * len(output.response_ids))
-
-    def as_dict(self) -> dict[str, Any]:
-        fields = super().as_dict()
-        fields[TEACHER_MASK] = torch.tensor(fields.pop("teacher_mask"), dtype=torch.bool)
-        return fields
-
-
 @dataclass(frozen=True)
-class Replacement:
-    """The session whose rollout makes room, and the teacher's response, already scored."""
+class Decision:
+    """What becomes of a group: the rollouts by session that are trained on, and which of them is the teacher's."""
 
-    session: int
-    output: AgentLoopOutput
+    rows: dict[int, AgentLoopOutput]
+    teacher_session: int | None
 
 
 class OnePOAgentLoopWorker(plain_class(AgentLoopWorkerTQ)):
     """Hooks: ``_run_prompt`` opens a group, ``_run_agent_loop`` seeds a rollout and marks a failed one,
-    ``_agent_loop_postprocess`` scores, waits for the group's decision and stores."""
+    ``_agent_loop_postprocess`` scores, waits for the group's decision and stores.
+
+    A session without a row raises nothing: its group counts as finished and is filtered like the others, and a group
+    without rows is replaced by the replay buffer.
+    """
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -71,7 +58,7 @@ class OnePOAgentLoopWorker(plain_class(AgentLoopWorkerTQ)):
         self._name = ray.get_runtime_context().get_actor_id()
         self._end_of_turn_id = end_of_turn_token_id(self.tokenizer)
         self._stop_ids, _ = rollout_stop_ids(self.tokenizer, self.model_config.generation_config)
-        self._groups: dict[str, Group[AgentLoopOutput, Replacement | None]] = {}
+        self._groups: dict[str, Group[AgentLoopOutput, Decision]] = {}
         self._running = self._grading = self._scored = 0  # rollouts: under way, and in which state
         self._reported_at = 0.0
         self._seeds = PromptSeeds(self._settings.seed)
@@ -116,51 +103,60 @@ class OnePOAgentLoopWorker(plain_class(AgentLoopWorkerTQ)):
         self._grading += 1
         self._report_rollouts()
         try:
-            await self._compute_score([output], kwargs=columns)
+            await self._score(output, columns, validate=validate)
         finally:
             self._grading -= 1
         if validate:
             return await super()._agent_loop_postprocess(output, validate, **columns)
         self._scored += 1
         try:
-            replacement = await self._groups[kwargs["uid"]].arrive(kwargs["session_id"], output)
-            replaced = replacement is not None and replacement.session == kwargs["session_id"]
-            row = TrainingRow.of(replacement.output if replaced else output, from_teacher=replaced)
-            return await super()._agent_loop_postprocess(row, validate, **columns)
+            session = kwargs["session_id"]
+            decision = await self._groups[kwargs["uid"]].arrive(session, output)
+            if session in decision.rows:
+                row = TrainingRow.of(decision.rows[session], from_teacher=session == decision.teacher_session)
+                await super()._agent_loop_postprocess(row, validate, **columns)
         finally:
             self._scored -= 1
 
-    async def _decide(
-        self, prompt: Mapping[str, Any], group: Group, outputs: dict[int, AgentLoopOutput]
-    ) -> Replacement | None:
+    async def _score(self, output: AgentLoopOutput, columns: Mapping[str, Any], *, validate: bool) -> None:
+        """Score a rollout in place, and tell the ledger how its grading went."""
+        await self._compute_score([output], kwargs=columns)
+        course = reward_info(output).pop(GRADING)
+        if course is not None:
+            await self._ledger.report_grading.remote(columns["global_steps"], course, validate=validate)
+
+    async def _decide(self, prompt: Mapping[str, Any], group: Group, outputs: dict[int, AgentLoopOutput]) -> Decision:
         """All rollouts of a prompt are scored: offer the teacher's response, and report the group."""
         step = prompt["global_steps"]
+        rows = usable_rows(outputs)
         candidate, teacher_failed = None, False
-        if outputs and await self._ledger.teacher_enabled.remote(step):
+        if rows and await self._ledger.teacher_enabled.remote(step):
             try:
-                candidate = await self._teacher_candidate(prompt, step, next(iter(outputs.values())))
+                candidate = await self._teacher_candidate(prompt, step, next(iter(rows.values())))
+                teacher_failed = candidate is not None and not is_graded(candidate)
             except Exception:  # a teacher that cannot be scored is no candidate; the student's rollouts are as good
                 logger.exception("the teacher response of record %s could not be scored", prompt["index"])
                 teacher_failed = True
-        replacement = None
-        rewards = [output.reward_score for output in outputs.values()]
-        if candidate is not None and teacher_is_used(candidate.reward_score, rewards):
-            sessions = sorted(outputs)
+            candidate = None if teacher_failed else candidate
+        student_acc = fmean(reward_info(output)["acc"] for output in rows.values()) if rows else None
+        teacher_session = None
+        if candidate is not None and teacher_is_used(candidate.reward_score, [o.reward_score for o in rows.values()]):
+            sessions = sorted(rows)
             draw = draw_session(seed=self._settings.seed, step=step, index=prompt["index"], n=len(sessions))
-            replacement = Replacement(sessions[draw], candidate)
-        final = {**outputs, **({replacement.session: replacement.output} if replacement else {})}
+            teacher_session = sessions[draw]
+            rows = {**rows, teacher_session: candidate}
         await self._ledger.report_group.remote(
             GroupReport(
                 step=step,
-                signal=self._signal(list(final.values()), failed=group.failed),
-                student_acc=fmean(_reward_info(output)["acc"] for output in outputs.values()) if outputs else None,
+                signal=self._signal(list(rows.values()), failed=group.failed),
+                student_acc=student_acc,
                 teacher_candidate=candidate is not None,
-                teacher_used=replacement is not None,
+                teacher_used=teacher_session is not None,
                 teacher_failed=teacher_failed,
-                teacher_acc=_reward_info(candidate)["acc"] if candidate is not None else None,
+                teacher_acc=reward_info(candidate)["acc"] if candidate is not None else None,
             )
         )
-        return replacement
+        return Decision(rows, teacher_session)
 
     async def _teacher_candidate(
         self, prompt: Mapping[str, Any], step: int, sibling: AgentLoopOutput
@@ -190,13 +186,15 @@ class OnePOAgentLoopWorker(plain_class(AgentLoopWorkerTQ)):
             extra_fields={name: v for name, v in sibling.extra_fields.items() if name != "reward_extra_info"},
         )
         columns = {name: value for name, value in prompt.items() if name not in ("teacher", "agent_name")}
-        await self._compute_score([output], kwargs=columns)
+        await self._score(output, columns, validate=False)
         return output
 
     def _signal(self, outputs: list[AgentLoopOutput], *, failed: int) -> GroupSignal:
         if failed:
             return GroupSignal.FAILED
-        values = {float(_reward_info(output)[self._signal_metric]) for output in outputs}
+        if not outputs:
+            return GroupSignal.UNGRADED
+        values = {float(reward_info(output)[self._signal_metric]) for output in outputs}
         if len(values) > 1:
             return GroupSignal.MIXED
         return {1.0: GroupSignal.ALL_RIGHT, 0.0: GroupSignal.ALL_WRONG}.get(values.pop(), GroupSignal.EQUAL)
@@ -207,10 +205,6 @@ class OnePOAgentLoopWorker(plain_class(AgentLoopWorkerTQ)):
             self._reported_at = now
             generating = self._running - self._grading - self._scored
             self._ledger.report_rollouts.remote(self._name, generating=generating, grading=self._grading)
-
-
-def _reward_info(output: AgentLoopOutput) -> dict[str, float]:
-    return output.extra_fields["reward_extra_info"]
 
 
 class OnePOAgentLoopManager(AgentLoopManagerTQ):

@@ -17,14 +17,16 @@ from verl.utils.debug.metrics import calculate_debug_metrics
 import onepo.trainers.group_advantage  # noqa: F401  registers the estimator
 from onepo.data.chat import rollout_stop_ids
 from onepo.errors import ControlledStop
+from onepo.rewards.manager import SCORES
 from onepo.rollout.ledger import GroupSignal, create_ledger, ledger_name
-from onepo.rollout.worker import TEACHER_MASK
+from onepo.rollout.rows import TEACHER_MASK
 from onepo.settings import parse_settings
 from onepo.trainers import checkpoints
 from onepo.trainers.journal import Journal, RecordingLogger, numbers
 from onepo.trainers.policy_loss import onepo_loss
 from onepo.trainers.replay import BoundedReplayBuffer
 from onepo.trainers.schedule import Schedule
+from onepo.trainers.validation import GradedRows, without_nan
 
 
 @register_trainer("onepo_sync")
@@ -44,6 +46,8 @@ class OnePOTrainer(PPOTrainerSync):
         self.ledger = create_ledger(ledger_name(self.settings.run_dir), self.settings)
         self._dispatched = 0  # prompts sent to rollout in the current step
         self._rollout_awake = True
+        self._validating = False
+        self._trained_step = 0  # the last step whose update is complete
         self._teachers_doubted = False
         super().__init__(config)
 
@@ -54,7 +58,7 @@ class OnePOTrainer(PPOTrainerSync):
             super()._build_replay_buffer(),
             poll_interval=self.settings.poll_interval,
             on_exhausted=self._stop_sampling,
-            check_workers=self._check_workers,
+            check_progress=self._check_progress,
         )
 
     def _init_tokenizer(self):
@@ -111,8 +115,7 @@ class OnePOTrainer(PPOTrainerSync):
         try:
             super().fit(agent_loop_manager)
         except ControlledStop as stop:
-            stop = getattr(stop, "cause", stop)  # Ray wraps what a worker raised
-            self._end_early(stop)
+            stop = self._end_early(getattr(stop, "cause", stop))  # Ray wraps what a worker raised
             if stop.exit_code:
                 raise stop from None
         except Exception:
@@ -128,30 +131,37 @@ class OnePOTrainer(PPOTrainerSync):
         self.journal.event("begin", step=self.global_steps)
 
     def on_sample_end(self):
+        self._stop_if_ungraded(planned=0)
         super().on_sample_end()
         self._rollout_awake = False
 
     def on_step_end(self):
         super().on_step_end()
         self._rollout_awake = True
+        self._trained_step = self.global_steps
         self.config.trainer.test_freq = 1 if self.schedule.validates_at(self.global_steps) else 0
 
-    def _end_early(self, stop: ControlledStop) -> None:
-        """Save the weights as they are, and validate when the run counts as finished.
+    def _end_early(self, stop: ControlledStop) -> ControlledStop:
+        """Save the weights as they are, and validate when the run counts as finished; returns how it ended.
 
-        A stop while sampling leaves those of the step before. A stop in the update leaves those of the step's
-        mini-batches up to the one that failed; they are saved under the number of that step.
+        A stop while sampling or validating leaves the weights of the last complete step. A stop in the update leaves
+        those of the step's mini-batches up to the one that failed; they are saved under the number of that step.
         """
         if self._rollout_awake:
-            self.global_steps -= 1
+            self.global_steps = self._trained_step
+            self.checkpoint_manager.abort_replicas()  # nobody waits any more for what is being generated
             self.checkpoint_manager.sleep_replicas()
         if not checkpoints.checkpoint_folder(self.config.trainer.default_local_dir, self.global_steps).exists():
             self._save_checkpoint()
         if stop.exit_code == 0 and self.schedule.validates:
             self.checkpoint_manager.update_weights(self.global_steps)
-            self.logger.log(data=self._validate(), step=self.global_steps)
+            try:
+                self.logger.log(data=self._validate(), step=self.global_steps)
+            except ControlledStop as failure:
+                stop = failure
         self._shutdown_dump_executor()
         self.journal.event("stop", step=self.global_steps, reason=stop.reason, exit_code=stop.exit_code)
+        return stop
 
     # ---- dynamic sampling
 
@@ -180,9 +190,24 @@ class OnePOTrainer(PPOTrainerSync):
             3,
         )
 
-    def _check_workers(self):
-        """Raise Ray's error if an agent-loop worker has died; a busy one answers between two of its requests."""
+    def _check_progress(self):
+        """Raise if the waiting has no end: a grader that is lost, or an agent-loop worker that died.
+
+        A busy worker answers between two of its requests; Ray raises for a dead one.
+        """
+        if self._validating:
+            planned = len(self.val_dataset) * self.config.actor_rollout_ref.rollout.val_kwargs.n
+        else:
+            planned = self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n
+        self._stop_if_ungraded(planned=planned)
         ray.get([worker.__ray_ready__.remote() for worker in self.agent_loop_manager.agent_loop_workers])
+
+    def _stop_if_ungraded(self, *, planned: int):
+        """Stop when too many gradings of this step, or of the validation that is running, have failed."""
+        reason = ray.get(self.ledger.stop_reason.remote(self.global_steps, validate=self._validating, planned=planned))
+        if reason:
+            phase = "validation after step" if self._validating else "step"
+            raise ControlledStop(f"{phase} {self.global_steps}: {reason}", 3)
 
     # ---- update
 
@@ -265,7 +290,7 @@ class OnePOTrainer(PPOTrainerSync):
         keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
         data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
         infos = [extra["reward_extra_info"] for extra in data.pop("extra_fields").tolist()]
-        for name in infos[0]:
+        for name in SCORES:
             metrics[f"reward/{name}"] = float(np.mean([info[name] for info in infos]))
         metrics.update(ray.get(self.ledger.close_step.remote(global_steps)))
         if metrics.get("onepo/teacher_acc") == 0 and not self._teachers_doubted:
@@ -277,12 +302,30 @@ class OnePOTrainer(PPOTrainerSync):
                 "MAX_RESPONSE_LENGTH?",
             )
 
+    def _validate(self):
+        self._validating = True
+        try:
+            metrics = super()._validate()
+            self._stop_if_ungraded(planned=0)
+        finally:
+            self._validating = False
+            gradings = ray.get(self.ledger.close_validation.remote())
+        return {**metrics, **gradings}
+
+    def _dump_generations(self, inputs, outputs, gts, scores, reward_extra_infos_dict, dump_path):
+        infos = {name: without_nan(values) for name, values in reward_extra_infos_dict.items()}
+        super()._dump_generations(inputs, outputs, gts, without_nan(scores), infos, dump_path)
+
     def _val_metrics_update(self, data_sources, sample_uids, reward_extra_infos_dict, sample_turns, **kwargs):
+        graded = GradedRows(data_sources, sample_uids, reward_extra_infos_dict)
+        if "expected_acc_counts" in kwargs:  # not at the pinned commit
+            kwargs["expected_acc_counts"] = graded.expected(kwargs["expected_acc_counts"])
         metrics = super()._val_metrics_update(
-            data_sources, sample_uids, reward_extra_infos_dict, sample_turns, **kwargs
+            graded.data_sources, graded.sample_uids, graded.infos, sample_turns, **kwargs
         )
-        metrics["validation/acc"] = float(np.mean(reward_extra_infos_dict["acc"]))
-        metrics["validation/score"] = float(np.mean(reward_extra_infos_dict["score"]))
+        if graded.sample_uids:
+            metrics["validation/acc"] = float(np.mean(graded.infos["acc"]))
+            metrics["validation/score"] = float(np.mean(graded.infos["score"]))
         return metrics
 
     def _save_checkpoint(self):

@@ -11,7 +11,7 @@ from verl.workers.utils.padding import no_padding_2_padding
 
 from onepo.algorithms.losses import onepo_policy_loss
 from onepo.errors import ControlledStop
-from onepo.rollout.worker import TEACHER_MASK
+from onepo.rollout.rows import TEACHER_MASK
 
 logger = logging.getLogger(__name__)
 

@@ -4,6 +4,7 @@ import inspect
 
 import pytest
 import transfer_queue
+from verl.checkpoint_engine import CheckpointEngineManager
 from verl.experimental.agent_loop import AgentLoopOutput
 from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
@@ -51,10 +52,15 @@ def parameters(function) -> list[str]:
         (PPOTrainer._compute_metrics, ["self", "batch", "metrics", "timing_raw", "global_steps", "epoch"]),
         (PPOTrainer._save_checkpoint, ["self"]),
         (PPOTrainer._validate, ["self"]),
+        (
+            PPOTrainer._dump_generations,
+            ["self", "inputs", "outputs", "gts", "scores", "reward_extra_infos_dict", "dump_path"],
+        ),
         (PPOTrainerSync.on_step_begin, ["self"]),
         (PPOTrainerSync.on_step_end, ["self"]),
         (PPOTrainerSync.on_sample_end, ["self"]),
         (ReplayBuffer._wait_for_next_poll, ["self", "partition_id", "last_debug_time"]),
+        (ReplayBuffer._terminal_eviction_reasons, ["self", "global_steps", "partition_id"]),
         (engine_workers.ActorRolloutRefWorker.set_loss_fn, ["self", "loss_fn"]),
         (engine_workers.ppo_loss, ["config", "model_output", "data", "dp_group"]),
         (RolloutReplica.launch_servers, ["self"]),
@@ -88,7 +94,7 @@ def test_the_manager_creates_the_workers_of_its_attribute():
 
 def test_the_replay_buffer_keeps_what_the_bounded_one_reads():
     source = inspect.getsource(ReplayBuffer)
-    for name in ("pending_keys", "running_keys", "poll_interval"):
+    for name in ("pending_keys", "running_keys", "finished_keys", "failure_keys", "partitions", "poll_interval"):
         assert f"self.{name}" in source
 
 
@@ -121,6 +127,11 @@ def test_the_cpu_backend_is_active_in_this_process():
     assert RolloutReplicaRegistry.get("transformers") is TransformersReplica
     assert base.get_rollout_class("transformers", "async") is TransformersAdapter
     assert distributed.initialize_global_process_group_ray.__wrapped__ is not None
+
+
+def test_what_is_under_way_can_be_aborted_and_rollout_put_to_sleep():
+    for name in ("abort_replicas", "sleep_replicas"):
+        assert inspect.signature(getattr(CheckpointEngineManager, name)).bind("self")
 
 
 def test_token_output_carries_what_the_server_returns():

@@ -14,7 +14,7 @@ from tests.launchers.conftest import LAUNCHER, ROOT
 NO_KEY = {
     "DRY_RUN": "the launcher itself",
     "PYTHON": "the launcher itself",
-    "START_REWARD_SERVER": "the launcher itself: this version has no grader to start",
+    "REWARD_MODEL_API_KEY": "a secret: read from the environment, in no configuration",
     "CUDA_VISIBLE_DEVICES": "read by CUDA from the environment",
     "SWANLAB_DIR": "read by SwanLab from the environment",
     "TMP_DIR": "read by Python from the environment",
@@ -22,7 +22,15 @@ NO_KEY = {
 # Inputs, and what the launcher makes anew for every run: no default to compare.
 NO_DEFAULT = {"MODEL_PATH", "TRAIN_FILE", "VAL_FILE", "OUTPUT_DIR", "DEVICE", "RAY_SOCKET_DIR"}
 # Sentinels for options that accept only some values.
-SENTINEL = {"DEVICE": "cpu", "INFER_BACKEND": "vllm", "RAY_SOCKET_DIR": "/tmp/short", "LOGGER": "[console,wandb]"}
+SENTINEL = {
+    "DEVICE": "cpu",
+    "INFER_BACKEND": "vllm",
+    "RAY_SOCKET_DIR": "/tmp/short",
+    "LOGGER": "[console,wandb]",
+    "START_REWARD_SERVER": "0",
+    "AUTO_KILL_REWARD_SERVER": "0",
+    "REWARD_SERVER_BACKEND": "vllm",
+}
 
 
 def composed(overrides):
@@ -45,7 +53,8 @@ def sentinel(name, default):
         return "0.375"
     if default.startswith("["):
         return "[7,9]"
-    return f"/a b/{name}" if name.endswith(("_PATH", "_FILE", "_DIR")) else f"a, ü={name}"
+    path = name.endswith(("_PATH", "_FILE", "_DIR", "_TEMPLATE"))
+    return f"/a b/{name}" if path else f"a, ü={name}"
 
 
 def without_time(arguments):
@@ -67,6 +76,8 @@ def test_block_repeats_the_configuration(options, later, documented):
         inside = re.search(r"empty means (\w+/) in the run directory", options[name].help)
         if inside:
             assert value == f"/run/{inside[1]}".rstrip("/"), name
+        elif options[name].default == "":
+            assert value in (None, ""), name
         elif isinstance(value, str):
             assert value == options[name].default, name
         else:

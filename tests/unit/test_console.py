@@ -10,7 +10,7 @@ import termios
 
 import pytest
 
-from onepo.report.console import RunConsole, duration, progress_line, step_line
+from onepo.report.console import RunConsole, duration, progress_line, step_line, validation_line
 
 STEP = {
     "event": "step",
@@ -131,3 +131,26 @@ def test_checkpoints_that_were_removed_are_not_named(console, tmp_path):
 @pytest.mark.parametrize(("seconds", "text"), [(5, "5 s"), (300, "5 min"), (7200, "2.0 h")])
 def test_durations_are_for_people(seconds, text):
     assert duration(seconds) == text
+
+
+def test_failed_gradings_are_shown_with_the_step_and_the_validation():
+    assert "  ungraded 3  2.0 s" in step_line({**STEP, "reward/failed": 3}, [2.0])
+    assert "ungraded" not in step_line({**STEP, "reward/failed": 0}, [2.0])
+    failed = {"step": 7, "validation/acc": 0.5, "validation/gradings": 64, "validation/failed_gradings": 2}
+    assert validation_line(failed) == (
+        "  validation after step 7: accuracy 0.500 (2 of 64 gradings failed and are left out)"
+    )
+    assert validation_line({"step": 7, "validation/acc": 0.5}) == "  validation after step 7: accuracy 0.500"
+
+
+def test_a_validation_without_any_graded_answer_has_no_accuracy(console, tmp_path):
+    event = {"event": "step", "step": 7, "final_step": 9, "validation/gradings": 4, "validation/failed_gradings": 4}
+    write(tmp_path / "events.jsonl", event)
+    assert "accuracy - (4 of 4 gradings failed" in shown(console)
+
+
+def test_what_is_waited_for_before_the_first_step_has_a_name(console):
+    console.begin("waiting for the grader")
+    console._last_progress = -1000.0  # long ago
+    console._show_progress()
+    assert console._stream.getvalue() == "waiting for the grader: 0 s\n"

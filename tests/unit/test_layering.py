@@ -12,6 +12,7 @@ FLOORS = [
     "errors",
     "settings",
     "compat",
+    "endpoints",
     "data",
     "rewards",
     "teachers",
@@ -19,15 +20,33 @@ FLOORS = [
     "rollout",
     "trainers",
     "backends",
+    "servers",
     "report",
     "plugin",
     "preflight",
+    "process",
+    "run",
     "train",
 ]
-PURE = ("onepo/algorithms/*.py", "onepo/teachers/retirement.py", "onepo/rewards/[msv]*e*.py", "onepo/data/*.py")
+PURE = (
+    "onepo/algorithms/*.py",
+    "onepo/teachers/retirement.py",
+    "onepo/rewards/[mrsv]*.py",
+    "onepo/rollout/gradings.py",
+    "onepo/servers/engines.py",
+    "onepo/data/*.py",
+)
 IMPURE_FILES = {"manager.py"}
 # the plugin is where a process begins: verl gives it nothing but the environment
-READS_ENVIRONMENT = {"onepo/train.py", "onepo/preflight/build.py", "onepo/plugin.py"}
+READS_ENVIRONMENT = {
+    "onepo/train.py",
+    "onepo/process.py",
+    "onepo/preflight/build.py",
+    "onepo/preflight/grader.py",
+    "onepo/plugin.py",
+    "onepo/rewards/check.py",  # a command line of its own
+    "onepo/servers/supervisor.py",  # hands its environment on to the server
+}
 FILES = sorted(path for path in (ROOT / "onepo").rglob("*.py") if path.name != "__init__.py")
 
 

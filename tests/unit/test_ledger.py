@@ -2,6 +2,7 @@
 
 import pytest
 
+from onepo.rewards.course import GradingCourse
 from onepo.rollout.ledger import GroupReport, GroupSignal, RunLedger
 from onepo.settings import parse_settings
 from tests.configs import onepo_section
@@ -70,3 +71,44 @@ def test_the_live_view_adds_up_the_workers():
     book.report_rollouts("a", generating=3, grading=2)
     book.report_group(report(4, used=True))
     assert book.live(4) == {"signals": {"mixed": 1}, "generating": 5, "grading": 2}
+
+
+def course(**changes):
+    values = {"asked": True, "failure": None, "explanation": None, "requests": 1, "malformed": 0}
+    return GradingCourse(rubrics=2, cut=False, seconds=1.0, **{**values, **changes})
+
+
+FAILED = course(failure="malformed", explanation="found no list", requests=3, malformed=3)
+
+
+def test_gradings_are_counted_by_step_and_apart_from_validation():
+    book = ledger()
+    book.report_grading(1, course(), validate=False)
+    book.report_grading(2, FAILED, validate=False)
+    book.report_grading(1, FAILED, validate=True)
+    metrics = book.close_step(1)
+    assert (metrics["reward/gradings"], metrics["reward/failed"]) == (1, 0)
+    assert book.close_step(2)["reward/failed"] == 1
+    assert book.close_validation() == {"validation/gradings": 1, "validation/failed_gradings": 1}
+    assert book.close_validation() == {}
+    assert "reward/gradings" not in book.close_step(3)
+
+
+def test_too_many_failures_are_a_reason_to_stop():
+    book = ledger()
+    for item in (course(), course(), course(), FAILED):
+        book.report_grading(1, item, validate=False)
+    assert book.stop_reason(1, validate=False, planned=16) is None  # most are still to come
+    reason = book.stop_reason(1, validate=False, planned=0)
+    assert reason == ("1 of 4 gradings failed (1 malformed); for example: found no list (REWARD_MAX_FAILURE_RATE=0.2)")
+    assert book.stop_reason(1, validate=True, planned=0) is None
+    assert book.stop_reason(2, validate=False, planned=0) is None
+
+
+def test_a_lost_grader_is_a_reason_to_stop():
+    book = ledger()
+    book.report_lost_grader("the server was ended by SIGKILL")
+    for validate in (False, True):
+        assert book.stop_reason(1, validate=validate, planned=64) == (
+            "the grader is lost: the server was ended by SIGKILL"
+        )

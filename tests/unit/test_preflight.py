@@ -1,15 +1,22 @@
 """What is refused before anything is started, in the words of the launcher's options."""
 
 import json
+import os
 import shutil
+import socket
+import sys
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 
 from onepo.errors import UserError
 from onepo.preflight import check
+from onepo.preflight.grader import _gpus
+from onepo.settings import parse_settings
 from onepo.train import compose_config, main
 from tests.configs import compose
+from tests.scripted_grader import ScriptedGrader
 
 RECORD = {
     "type": "multiple_choice",
@@ -170,16 +177,127 @@ def test_problems_are_told_together(student, train_file):
     assert len(found) == 2
 
 
-def test_open_ended_records_are_refused_without_a_grader(student, train_file):
-    write_jsonl(train_file, [RECORD] * 4 + [OPEN])
-    (found,) = problems(model=student, train_file=train_file)
-    assert "1 of 5 records are open-ended" in found
+@pytest.fixture
+def open_file(tmp_path):
+    return write_jsonl(tmp_path / "train.jsonl", [RECORD] * 4 + [OPEN])
 
 
-def test_open_ended_validation_records_are_refused_too(student, train_file, tmp_path):
+@pytest.fixture
+def grader_model(tmp_path):
+    (tmp_path / "grader").mkdir()
+    (tmp_path / "grader" / "config.json").write_text("{}")
+    return tmp_path / "grader"
+
+
+@pytest.fixture
+def engine_python(tmp_path):
+    """An interpreter that finds every module."""
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexit 0\n")
+    python.chmod(0o755)
+    return python
+
+
+def test_open_ended_records_need_a_grader(student, open_file):
+    (found,) = problems(model=student, train_file=open_file)
+    assert found.startswith("1 records are open-ended and need a grader: set REWARD_MODEL_PATH")
+
+
+def test_open_ended_validation_records_need_one_too(student, train_file, tmp_path):
     val_file = write_jsonl(tmp_path / "val.jsonl", [OPEN])
-    found = problems(f"data.val_files={val_file}", model=student, train_file=train_file)
-    assert any("VAL_FILE" in line and "open-ended" in line for line in found)
+    (found,) = problems(f"data.val_files={val_file}", model=student, train_file=train_file)
+    assert "REWARD_MODEL_PATH" in found
+
+
+def test_without_open_ended_records_nothing_of_a_grader_is_looked_at(student, train_file):
+    overrides = ("onepo.reward_server.path=/nonexistent", "onepo.grader.url=x", "onepo.grader.prompt_file=/nonexistent")
+    assert problems(*overrides, model=student, train_file=train_file) == []
+
+
+def test_a_local_grader_that_can_be_started_passes(student, open_file, grader_model, engine_python):
+    overrides = (f"onepo.reward_server.path={grader_model}", f"onepo.reward_server.python={engine_python}")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    assert problems(*overrides, f"onepo.reward_server.port={port}", model=student, train_file=open_file) == []
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("onepo.reward_server.path=/nonexistent", "REWARD_MODEL_PATH=/nonexistent: is not a model directory"),
+        ("onepo.grader.url=http://127.0.0.1:1/v1", "set START_REWARD_SERVER=0 to use it"),
+        ("onepo.reward_server.chat_template=/nonexistent", "REWARD_MODEL_CHAT_TEMPLATE=/nonexistent"),
+        ("onepo.reward_server.extra_args='--a \"b'", "REWARD_MODEL_EXTRA_ARGS"),
+        ("onepo.reward_server.python=/nonexistent/python", "REWARD_SERVER_PYTHON=/nonexistent/python cannot be run"),
+        (f"onepo.reward_server.python={sys.executable}", "has no sglang"),
+        ("onepo.grader.prompt_file=/nonexistent", "REWARD_PROMPT_FILE=/nonexistent"),
+        ("onepo.reward_server.host=192.0.2.1", "REWARD_SERVER_HOST=192.0.2.1"),
+    ],
+)
+def test_a_local_grader_that_cannot_be_started_is_named(
+    student, open_file, grader_model, engine_python, override, told
+):
+    good = (f"onepo.reward_server.path={grader_model}", f"onepo.reward_server.python={engine_python}")
+    found = problems(*good, override, model=student, train_file=open_file)
+    assert len(found) == 1 and told in found[0]
+
+
+def test_a_port_in_use_is_refused_with_its_holder(student, open_file, grader_model, engine_python):
+    good = (f"onepo.reward_server.path={grader_model}", f"onepo.reward_server.python={engine_python}")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        (found,) = problems(*good, f"onepo.reward_server.port={port}", model=student, train_file=open_file)
+    assert f"REWARD_MODEL_PORT={port} is in use by process {os.getpid()}" in found
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        ((), "set REWARD_MODEL_URL"),
+        (("onepo.grader.url=http://127.0.0.1:1/v1",), "REWARD_MODEL_NAME"),
+        (("onepo.grader.url=localhost:1", "onepo.grader.name=x"), "must begin with http:// or https://"),
+    ],
+)
+def test_an_external_grader_must_be_named(student, open_file, overrides, told):
+    (found,) = problems("onepo.reward_server.start=False", *overrides, model=student, train_file=open_file)
+    assert told in found
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        (
+            ("onepo.reward_server.gpus='0,1'",),
+            "REWARD_MODEL_DP=4 x REWARD_MODEL_TP=2 need 8 GPUs, and REWARD_MODEL_GPUS=0,1",
+        ),
+        (
+            ("onepo.reward_server.gpus='0,1'", "onepo.reward_server.dp=1", "onepo.reward_server.mem_fraction=0.4"),
+            "together leave nothing of the GPUs",
+        ),
+    ],
+)
+def test_the_gpus_of_the_grader_must_suffice(overrides, told):
+    config = compose("device=gpu", *overrides)
+    settings = parse_settings(OmegaConf.to_container(config.onepo, resolve=True))
+    (found,) = _gpus(config, settings.reward_server)
+    assert told in found
+
+
+def test_an_external_grader_is_asked_before_anything_is_written(student, open_file, capsys):
+    run_dir = open_file.parent / "run"
+    overrides = [
+        *SMALL,
+        f"onepo.run_dir={run_dir}",
+        f"data.train_files={open_file}",
+        f"actor_rollout_ref.model.path={student}",
+        "onepo.reward_server.start=False",
+        "onepo.grader.name=other",
+    ]
+    with ScriptedGrader() as grader:
+        assert main([*overrides, f"onepo.grader.url={grader.url}"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and "REWARD_MODEL_NAME=other" in error and "Traceback" not in error
+    assert not run_dir.exists()
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def buffer():
         sampler_kwargs={},
         train_batch_size=4,
     )
-    return BoundedReplayBuffer.over(upstream, poll_interval=0.001, on_exhausted=exhausted, check_workers=died)
+    return BoundedReplayBuffer.over(upstream, poll_interval=0.001, on_exhausted=exhausted, check_progress=died)
 
 
 def test_it_keeps_what_upstream_was_given():
@@ -59,3 +59,31 @@ def test_a_worker_that_died_ends_the_wait(monkeypatch):
     bounded.running_keys["train"].add("uid")
     with pytest.raises(Died):
         bounded._wait_for_next_poll("train", 0.0)
+
+
+def test_a_finished_group_without_rows_is_replaced():
+    """Its gradings failed. With the filter on, verl would look for its rewards and raise."""
+    asked = []
+    upstream = ReplayBuffer(
+        trainer_mode="sync",
+        trainer_config={},
+        max_off_policy_threshold=8,
+        max_off_policy_strategy="drop",
+        sampler_kwargs={},
+        train_batch_size=4,
+        gen_batch_size=1,
+        refill_fn=asked.append,
+        filter_groups_metric="acc",
+        sync_refill_failed_groups=True,
+    )
+    bounded = BoundedReplayBuffer.over(upstream, poll_interval=0.001, on_exhausted=None, check_progress=None)
+    bounded.finished_keys["train"] = {"empty"}
+    stale, filtered, failed, _ = bounded._terminal_eviction_reasons(1, "train")
+    assert (stale, filtered, failed) == (set(), set(), {"empty"})
+
+
+def test_validation_groups_without_rows_stay_finished():
+    bounded = buffer()
+    bounded.finished_keys["val"] = {"empty"}
+    bounded._terminal_eviction_reasons(1, "val")
+    assert bounded.finished_keys["val"] == {"empty"}

@@ -1,6 +1,6 @@
 import pytest
 
-from onepo.rewards.visible_answer import has_closed_thinking, visible_answer
+from onepo.rewards.visible_answer import has_closed_thinking, thinking_is_open, visible_answer
 
 MARKER = "## Final Response"
 
@@ -55,3 +55,24 @@ def test_a_marker_is_plain_text():
 )
 def test_has_closed_thinking(text, opened_in_prompt, closed):
     assert has_closed_thinking(text, opened_in_prompt=opened_in_prompt, marker=MARKER) is closed
+
+
+@pytest.mark.parametrize(
+    ("text", "opened_in_prompt", "is_open"),
+    [
+        ("answer", False, False),
+        ("thought", True, True),
+        ("thought</think>answer", True, False),
+        ("<think>thought", False, True),
+        ("<think>thought</think>answer", False, False),
+        ("<think>a</think> first <think>cut off", False, True),
+        ("a</think> first <think>cut off", True, True),
+        ("thought\n## Final Response\nanswer", True, False),
+        ("<think>thought\n## Final Response\nanswer", False, False),
+        ("## Final Response\nanswer <think>more", False, True),
+        ("", True, True),
+        ("", False, False),
+    ],
+)
+def test_thinking_is_open(text, opened_in_prompt, is_open):
+    assert thinking_is_open(text, opened_in_prompt=opened_in_prompt, marker=MARKER) is is_open

@@ -129,6 +129,7 @@ class TransformersServer:
         pass
 
     sleep = clear_kv_cache = release_kv_cache = resume_kv_cache = start_profile = stop_profile = wake_up
+    abort_all_requests = wake_up  # what is under way may end by itself: no memory is taken from it
 
 
 class TransformersReplica(RolloutReplica):

@@ -1,0 +1,53 @@
+"""Where an endpoint is, and the way there."""
+
+import ipaddress
+import urllib.request
+from urllib.parse import urlsplit, urlunsplit
+
+from onepo.errors import UserError
+
+CHAT_PATH = "/chat/completions"
+
+
+def chat_url(url: str) -> str:
+    """The URL with the path of the chat completions, which is appended where it is absent; the query stays.
+
+    Raises:
+        UserError: it is no HTTP URL, or holds a password, which would be shown with it.
+    """
+    try:
+        parts = urlsplit(url.strip())
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets or a port that are none
+        usable = False
+    if not usable:
+        raise UserError(f"{url!r} is no address of a chat endpoint: give it as http://HOST:PORT/v1")
+    if parts.username is not None or parts.password is not None:
+        raise UserError(f"the address of {parts.hostname} holds a user name or password: give an API key instead")
+    path = parts.path.rstrip("/")
+    return urlunsplit(parts._replace(path=path if path.endswith(CHAT_PATH) else path + CHAT_PATH, fragment=""))
+
+
+def without_query(url: str) -> str:
+    """The URL as it may be shown: some endpoints take their key in the query."""
+    return urlunsplit(urlsplit(url)._replace(query="", fragment=""))
+
+
+def uses_proxies(url: str) -> bool:
+    """Whether the proxies of the environment are for this address: never for this machine's own.
+
+    Many set a proxy without the exception for loopback addresses, and no proxy has a way back to them.
+    """
+    host = urlsplit(url).hostname or ""
+    try:
+        return not ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host != "localhost" and not host.endswith(".localhost")
+
+
+def proxy_for(url: str) -> str | None:
+    """The proxy that the environment names for this address, None without one."""
+    parts = urlsplit(url)
+    if not uses_proxies(url) or urllib.request.proxy_bypass(parts.netloc):
+        return None
+    return urllib.request.getproxies().get(parts.scheme)

@@ -1,0 +1,100 @@
+"""Reading what an OpenAI-compatible endpoint answers: a completion, or the reason why there is none."""
+
+import json
+import math
+import re
+import time
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+SHOWN_CHARACTERS = 300
+
+# Engines and gateways word it differently, most give no code for it: vLLM, SGLang, OpenAI, llama.cpp, TGI, Gemini.
+_TOO_LONG = re.compile(
+    r"context[ _-]?(length|window|size)|too long|longer than|maximum (input |prompt |sequence )?length"
+    r"|maximum number of tokens|max_new_tokens. must be",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Completion:
+    """The model's answer.
+
+    Attributes:
+        text: what it says, without the reasoning where the endpoint separates the two; "" when it ends within that.
+        reasoning: the separated reasoning, None when there is none.
+        finish_reason: as the endpoint gives it, such as ``stop`` or ``length``.
+        requests: how many were sent for it, those answered by an outage included.
+    """
+
+    text: str
+    reasoning: str | None
+    finish_reason: str | None
+    requests: int
+
+
+def read_completion(content: bytes) -> Completion:
+    """The first choice of a chat completion.
+
+    Raises:
+        ValueError: it is no chat completion.
+    """
+    try:
+        choice = json.loads(content)["choices"][0]
+        message = choice["message"]
+        text = message["content"]
+        reasoning = message.get("reasoning_content") or message.get("reasoning")
+        finish_reason = choice.get("finish_reason")
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError("no choice with a message") from error
+    if not (text is None or isinstance(text, str)):
+        raise ValueError("the content is no text")
+    return Completion(text or "", reasoning, finish_reason, requests=1)
+
+
+def own_words(content: bytes, *, secret: str | None) -> str:
+    """What an answer says about an error: one line of at most ``SHOWN_CHARACTERS``, ``secret`` blanked out."""
+    text = content.decode(errors="replace")
+    try:
+        text = _message(json.loads(text))
+    except ValueError:
+        text = re.sub(r"<[^>]*>", " ", text)
+    if secret:
+        text = text.replace(secret, "[key]")
+    line = " ".join("".join(character if character.isprintable() else " " for character in text).split())
+    if not line:
+        return "no explanation"
+    return line if len(line) <= SHOWN_CHARACTERS else line[: SHOWN_CHARACTERS - 3] + "..."
+
+
+def is_context_length(status: int, words: str) -> bool:
+    """Whether a refusal is one of too many tokens. A payload too large (413) is, since a shorter one would pass."""
+    return status == 413 or (status in (400, 422) and _TOO_LONG.search(words) is not None)
+
+
+def seconds_to_wait(retry_after: str | None) -> float:
+    """A Retry-After header, which is a number of seconds or a date; 0 without one, or when it cannot be read."""
+    try:
+        seconds = float(retry_after or 0)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(retry_after).timestamp() - time.time()
+        except ValueError:
+            return 0.0
+    return max(0.0, seconds) if math.isfinite(seconds) else 0.0
+
+
+def _message(answer: Any) -> str:
+    """The text in the forms of OpenAI (error, message, code), FastAPI (detail, loc, msg) and gateways."""
+    if isinstance(answer, list):
+        return "; ".join(_message(item) for item in answer)
+    if isinstance(answer, dict):
+        for name in ("error", "message", "detail"):
+            if answer.get(name):
+                code = answer.get("code")
+                return _message(answer[name]) + (f" ({code})" if isinstance(code, str) else "")
+        if "msg" in answer:
+            return f"{'.'.join(map(str, answer.get('loc', ())))}: {answer['msg']}"
+    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)

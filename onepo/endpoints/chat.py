@@ -1,0 +1,221 @@
+"""An asynchronous client of one OpenAI-compatible chat endpoint.
+
+What is tried again here is an endpoint that is away (``OutageClock``), and nothing else: a request that timed out or
+broke the server is for the caller to repeat, who may want to change it, and one that was refused is for nobody.
+"""
+
+import asyncio
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from onepo.endpoints.address import chat_url, proxy_for, uses_proxies, without_query
+from onepo.endpoints.answers import Completion, is_context_length, own_words, read_completion, seconds_to_wait
+from onepo.endpoints.errors import (
+    ContextLengthExceeded,
+    EndpointError,
+    EndpointUnavailable,
+    RequestRefused,
+    RequestTimedOut,
+    ServerFailed,
+)
+from onepo.endpoints.outage import OutageClock
+from onepo.errors import UserError
+
+__all__ = [
+    "ChatEndpoint",
+    "Completion",
+    "ContextLengthExceeded",
+    "EndpointError",
+    "EndpointUnavailable",
+    "RequestForm",
+    "RequestRefused",
+    "RequestTimedOut",
+    "ServerFailed",
+    "chat_url",
+    "uses_proxies",
+]
+
+_CONNECT_TIMEOUT = 10.0  # seconds; a connection comes about at once, or the endpoint is away
+_KEEP_ALIVE = 4.0  # seconds; the servers of vLLM and SGLang close a connection after 5 idle ones, and must not be first
+_AWAY = (429, 502, 503, 504)
+
+
+@dataclass(frozen=True)
+class RequestForm:
+    """Which fields an endpoint takes.
+
+    Attributes:
+        extra_body: merged into each request, such as ``{"chat_template_kwargs": {"enable_thinking": False}}``.
+        json_schema: it takes a ``response_format`` with a JSON schema.
+        token_limit: the name of the output's limit, ``max_tokens`` or ``max_completion_tokens``; None: it takes none.
+        temperature: it takes a temperature.
+    """
+
+    extra_body: dict[str, Any]
+    json_schema: bool
+    token_limit: str | None
+    temperature: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON values; ``RequestForm(**values)`` is the way back."""
+        return dataclasses.asdict(self)
+
+
+class ChatEndpoint:
+    """One endpoint for the whole run, in one event loop.
+
+    The HTTP client is aiohttp. With 64 connections to a server that answers after 100 ms it used 0.2 ms of CPU time a
+    request; the connection pool of httpx looks through all its connections for each request, which took 11 ms, a
+    ninth of the possible throughput (``benchmarks/grader_throughput.py``).
+
+    Args:
+        url: complete, as ``chat_url`` gives it.
+        model: the name it is served by.
+        form: the fields it takes.
+        timeout: seconds for one whole answer, connecting included.
+        max_concurrency: requests in flight; the others wait their turn, which is not part of ``timeout``. A request
+            that waits for an absent endpoint keeps its place.
+        outage_limit: seconds to wait for an endpoint that is away.
+        api_key: sent as bearer token; without one there is no such header.
+
+    Raises:
+        UserError: the key cannot be sent.
+    """
+
+    def __init__(
+        self,
+        *,
+        url: str,
+        model: str,
+        form: RequestForm,
+        timeout: float,
+        max_concurrency: int,
+        outage_limit: float,
+        api_key: str | None,
+    ):
+        self._url = url
+        self._shown = without_query(url)
+        self._proxy = proxy_for(url)
+        self._model = model
+        self._form = form
+        self._timeout = timeout
+        self._outage_limit = outage_limit
+        self._api_key = _sendable(api_key, self._shown)
+        self._slots = asyncio.Semaphore(max_concurrency)
+        self._outages = OutageClock(outage_limit)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def complete(
+        self,
+        messages: list[dict[str, str]],
+        *,
+        temperature: float,
+        max_tokens: int,
+        schema: dict[str, Any] | None = None,
+    ) -> Completion:
+        """The model's answer to a conversation.
+
+        Args:
+            schema: JSON schema of the answer, sent when the endpoint takes one.
+
+        Raises:
+            EndpointError: there is none; the subclasses tell why.
+        """
+        body = self._body(messages, temperature, max_tokens, schema)
+        retrying = self._outages.retrying()
+        async with self._slots:
+            try:
+                completion = await retrying(self._send, body)
+            except EndpointError as error:
+                error.requests = retrying.statistics["attempt_number"]
+                raise
+        return dataclasses.replace(completion, requests=retrying.statistics["attempt_number"])
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    def _body(
+        self, messages: list[dict[str, str]], temperature: float, max_tokens: int, schema: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        body: dict[str, Any] = {"model": self._model, "messages": messages}
+        if self._form.temperature:
+            body["temperature"] = temperature
+        if self._form.token_limit is not None:
+            body[self._form.token_limit] = max_tokens
+        if self._form.json_schema and schema is not None:
+            named = {"name": "answer", "schema": schema, "strict": True}
+            body["response_format"] = {"type": "json_schema", "json_schema": named}
+        return body | self._form.extra_body
+
+    async def _send(self, body: dict[str, Any]) -> Completion:
+        try:
+            async with self._client().post(self._url, json=body, allow_redirects=False, proxy=self._proxy) as response:
+                content = await response.read()
+        except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
+            raise self._unavailable(_broken(error)) from error
+        except asyncio.TimeoutError:
+            raise RequestTimedOut(f"{self._shown} had not answered after {self._timeout:g} s") from None
+        except aiohttp.ClientResponseError as error:
+            # without its cause, which shows the request's headers and with them the key
+            raise ServerFailed(f"{self._shown} gave no HTTP answer: {self._words(error.message.encode())}") from None
+        if response.status in _AWAY:
+            unavailable = self._unavailable(f"HTTP {response.status}: {self._words(content)}")
+            unavailable.retry_after = seconds_to_wait(response.headers.get("Retry-After"))
+            raise unavailable
+        self._outages.answered()
+        if response.status >= 300:
+            raise self._refusal(response, content)
+        try:
+            return read_completion(content)
+        except ValueError:
+            raise ServerFailed(f"{self._shown} answered no chat completion: {self._words(content)}") from None
+
+    def _client(self) -> aiohttp.ClientSession:
+        if self._session is None:  # made by the first request, which runs in the loop that it belongs to
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE),  # the slots are the limit
+                timeout=aiohttp.ClientTimeout(total=self._timeout, sock_connect=_CONNECT_TIMEOUT),
+                headers={} if self._api_key is None else {"Authorization": f"Bearer {self._api_key}"},
+                # With True, passwords of ~/.netrc would be sent along with taking the environment's proxies.
+                trust_env=False,
+            )
+        return self._session
+
+    def _refusal(self, response: aiohttp.ClientResponse, content: bytes) -> EndpointError:
+        status, words = response.status, self._words(content)
+        if status >= 500:
+            return ServerFailed(f"{self._shown} failed on the request (HTTP {status}): {words}")
+        if status < 400:
+            words = f"it redirects to {without_query(response.headers.get('Location', 'no place'))}"
+        kind = ContextLengthExceeded if is_context_length(status, words) else RequestRefused
+        return kind(f"{self._shown} refuses the request (HTTP {status}): {words}", status)
+
+    def _unavailable(self, reason: str) -> EndpointUnavailable:
+        limit = f"the outage limit of {self._outage_limit:g} s"
+        return EndpointUnavailable(f"{self._shown} gave no answer within {limit}: {reason}")
+
+    def _words(self, content: bytes) -> str:
+        return own_words(content, secret=self._api_key)
+
+
+def _broken(error: aiohttp.ClientError) -> str:
+    if isinstance(error, aiohttp.ServerTimeoutError):
+        return f"no connection within {_CONNECT_TIMEOUT:g} s"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        reason = "refused" if isinstance(error.os_error, ConnectionRefusedError) else error.strerror or error.os_error
+        return f"no connection to {error.host}:{error.port}: {reason}"
+    return f"the connection broke: {error}"
+
+
+def _sendable(api_key: str | None, endpoint: str) -> str | None:
+    """The key without white space around it, which files and variables tend to have; None when nothing is left."""
+    key = (api_key or "").strip()
+    if not (key.isascii() and key.isprintable()):
+        # said here, because the HTTP library's own error would quote it
+        raise UserError(f"the API key for {endpoint} holds characters that cannot be sent, such as a line break")
+    return key or None

@@ -1,0 +1,49 @@
+"""Waiting for an endpoint that is away: a grader that restarts, a network that is interrupted, a rate limit."""
+
+import time
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
+
+from onepo.endpoints.errors import EndpointUnavailable
+
+# Random, so that requests which failed together do not come back together: 0.5 to 1 s, then up to 2, 4, 8, 10 s.
+_BACK_OFF = wait_random_exponential(multiplier=1, min=0.5, max=10)
+
+
+class OutageClock:
+    """How long the requests of one endpoint wait for it, by two clocks of which the first to end counts.
+
+    The endpoint's runs from its first failure that no answer has followed: while it is away, all requests give up at
+    the same moment, and later ones after one try. The request's own runs from its own first failure: one that the
+    endpoint never answers gives up although others succeed.
+
+    Args:
+        limit: seconds.
+    """
+
+    def __init__(self, limit: float):
+        self._limit = limit
+        self._away_since: float | None = None
+
+    def answered(self) -> None:
+        """The endpoint is there; its answer may be a refusal."""
+        self._away_since = None
+
+    def retrying(self) -> AsyncRetrying:
+        """The policy for one request: tries again on ``EndpointUnavailable``, for the last time when the limit ends."""
+        failing_since: float | None = None
+
+        def pause(state: RetryCallState) -> float:
+            nonlocal failing_since
+            now = time.monotonic()
+            failing_since = now if failing_since is None else failing_since
+            self._away_since = now if self._away_since is None else self._away_since
+            left = min(failing_since, self._away_since) + self._limit - now
+            return min(left, max(_BACK_OFF(state), state.outcome.exception().retry_after))
+
+        return AsyncRetrying(
+            retry=retry_if_exception_type(EndpointUnavailable),
+            wait=pause,
+            stop=lambda state: state.upcoming_sleep <= 0,  # nothing is left of the limit
+            reraise=True,
+        )

@@ -1,0 +1,115 @@
+"""The grader of open-ended records: everything about it that can be known before it is started or asked."""
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from omegaconf import DictConfig
+
+from onepo.errors import UserError
+from onepo.rewards.template import load_template
+from onepo.servers.engines import required_module
+from onepo.servers.ports import port_holder
+from onepo.settings import RewardServerSettings, Settings
+
+
+def grader_problems(config: DictConfig, settings: Settings, open_ended: int) -> Iterator[str]:
+    """Problems of the grader; only asked for when there are ``open_ended`` records."""
+    try:
+        load_template(settings.grader.prompt_file)
+    except UserError as error:
+        yield str(error)
+    if settings.reward_server.start:
+        yield from _managed(config, settings, open_ended)
+    else:
+        yield from _external(settings, open_ended)
+
+
+def _external(settings: Settings, open_ended: int) -> Iterator[str]:
+    if not settings.grader.url or not settings.grader.name:
+        yield (
+            f"{open_ended} records are open-ended and need a grader: with START_REWARD_SERVER=0 set REWARD_MODEL_URL "
+            "to its chat completions and REWARD_MODEL_NAME to the name of its model"
+        )
+    elif not settings.grader.url.startswith(("http://", "https://")):
+        yield f"REWARD_MODEL_URL={settings.grader.url}: must begin with http:// or https://"
+
+
+def _managed(config: DictConfig, settings: Settings, open_ended: int) -> Iterator[str]:
+    server = settings.reward_server
+    if settings.grader.url:
+        yield (
+            f"REWARD_MODEL_URL={settings.grader.url} names a grader that runs already, and START_REWARD_SERVER=1 "
+            "starts one: set START_REWARD_SERVER=0 to use it, or leave REWARD_MODEL_URL empty"
+        )
+        return
+    if not server.path:
+        yield (
+            f"{open_ended} records are open-ended and need a grader: set REWARD_MODEL_PATH to its model, or "
+            "START_REWARD_SERVER=0 with REWARD_MODEL_URL and REWARD_MODEL_NAME of one that runs already"
+        )
+        return
+    if not Path(server.path, "config.json").is_file():
+        yield f"REWARD_MODEL_PATH={server.path}: is not a model directory, it has no config.json"
+    if server.chat_template and not Path(server.chat_template).is_file():
+        yield f"REWARD_MODEL_CHAT_TEMPLATE={server.chat_template} is not an existing file"
+    try:
+        shlex.split(server.extra_args)
+    except ValueError as error:
+        yield f"REWARD_MODEL_EXTRA_ARGS={server.extra_args}: cannot be split into words: {error}"
+    try:
+        holder = port_holder(server.host, server.port)
+    except OSError as error:
+        yield f"REWARD_SERVER_HOST={server.host}, REWARD_MODEL_PORT={server.port}: no server can listen there ({error})"
+    else:
+        if holder:
+            yield (
+                f"REWARD_MODEL_PORT={server.port} is in use by {holder}: stop it or set another port; a grader that "
+                "runs already is used with START_REWARD_SERVER=0 and REWARD_MODEL_URL"
+            )
+    yield from _engine(server)
+    if config.trainer.device != "cpu":
+        yield from _gpus(config, server)
+
+
+def _engine(server: RewardServerSettings) -> Iterator[str]:
+    python, module = server.python or sys.executable, required_module(server.backend)
+    lookup = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
+    try:
+        missing = subprocess.run([python, "-c", lookup], capture_output=True, timeout=60).returncode != 0
+    except (OSError, subprocess.TimeoutExpired) as error:
+        yield f"REWARD_SERVER_PYTHON={python} cannot be run: {error}"
+        return
+    if missing:
+        yield (
+            f"REWARD_SERVER_PYTHON={python} has no {module}, with which the grader is served "
+            f"(REWARD_SERVER_BACKEND={server.backend}): set it to the Python of an environment that has it"
+        )
+
+
+def _gpus(config: DictConfig, server: RewardServerSettings) -> Iterator[str]:
+    visible = len(server.gpus.split(",")) if server.gpus else torch.cuda.device_count()
+    needed = server.dp * server.tp
+    if needed > visible:
+        where = f"REWARD_MODEL_GPUS={server.gpus} names {visible}" if server.gpus else f"{visible} GPU(s) are visible"
+        yield (
+            f"REWARD_MODEL_DP={server.dp} x REWARD_MODEL_TP={server.tp} need {needed} GPUs, and {where}: lower them "
+            "or add GPUs"
+        )
+    rollout = config.actor_rollout_ref.rollout.gpu_memory_utilization
+    shared = not server.gpus or not _apart(server.gpus)
+    if shared and rollout + server.mem_fraction >= 1:
+        yield (
+            f"ROLLOUT_GPU_MEMORY_UTILIZATION={rollout} and REWARD_MODEL_MEM_FRACTION={server.mem_fraction} together "
+            "leave nothing of the GPUs that they share: lower one of them, or set REWARD_MODEL_GPUS"
+        )
+
+
+def _apart(gpus: str) -> bool:
+    """Whether the grader's GPUs are none of the run's, as far as CUDA_VISIBLE_DEVICES tells."""
+    of_the_run = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return of_the_run is not None and not set(gpus.split(",")) & set(of_the_run.split(","))

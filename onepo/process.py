@@ -1,0 +1,73 @@
+"""What a run's main process does with its surroundings: the launcher, the terminal, Ray, a secret."""
+
+import ctypes
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import TextIO
+
+from omegaconf import DictConfig, open_dict
+
+
+def choose_ray(config: DictConfig, private_dir: str | None) -> str | None:
+    """A private Ray unless RAY_ADDRESS names a cluster; a foreign one on this machine is never joined by chance.
+
+    Returns the directory of the private Ray, which goes when the run ends, or None.
+    """
+    address = os.environ.get("RAY_ADDRESS")
+    with open_dict(config.ray_kwargs.ray_init):
+        options = config.ray_kwargs.ray_init
+        options.address = address or "local"
+        if address:
+            for name in ("num_cpus", "num_gpus", "include_dashboard"):  # the cluster has its own
+                options.pop(name, None)
+            return None
+        private_dir = private_dir or tempfile.mkdtemp(prefix="onepo-")
+        # Ray opens its own directory to everybody, so it gets one inside the directory that only this user can enter
+        options._temp_dir = f"{private_dir}/r"
+        return private_dir
+
+
+def end_with_the_launcher() -> None:
+    """Let the kernel send TERM when the launcher dies, even by KILL, so that no Ray is left behind.
+
+    Only in a process session of our own, which is how the launcher starts us: a run that somebody started by hand may
+    outlive the shell.
+    """
+    if os.getsid(0) != os.getpid():
+        return
+    launcher = os.getppid()
+    parent_death_signal = 1  # PR_SET_PDEATHSIG of prctl(2)
+    ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGTERM)
+    if os.getppid() != launcher:  # it died before the kernel knew
+        sys.exit(143)
+
+
+def keep_terminal(log: Path) -> TextIO:
+    """Send this process's output, and with it Ray's and verl's, to the log; return the terminal it had."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    terminal = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(target, 1)
+    os.dup2(target, 2)
+    os.close(target)
+    return terminal
+
+
+def keep_secret(variable: str, directory: str) -> Path | None:
+    """Move a secret from the environment, which every process would inherit, to a file that only this user can read.
+
+    Returns the file, or None when the variable is not set. Workers get its path: a secret in the configuration or in
+    Ray's runtime environment would show in dumps and command lines.
+    """
+    secret = os.environ.pop(variable, "")
+    if not secret:
+        return None
+    file = Path(directory, f".{variable.lower()}")
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        stream.write(secret)
+    return file

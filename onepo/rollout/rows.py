@@ -1,0 +1,45 @@
+"""The rollouts of a prompt as rows: which of them may be trained on, and the form in which they are stored."""
+
+import math
+from typing import Any
+
+import torch
+from verl.experimental.agent_loop import AgentLoopOutput
+
+TEACHER_MASK = "teacher_mask"
+
+
+class TrainingRow(AgentLoopOutput):
+    """A rollout as it is stored for training, with the per-token teacher mask [T] beside the response mask."""
+
+    teacher_mask: list[int]
+
+    @classmethod
+    def of(cls, output: AgentLoopOutput, *, from_teacher: bool) -> "TrainingRow":
+        fields = {name: getattr(output, name) for name in output.model_fields_set}
+        return cls(**fields, teacher_mask=[int(from_teacher)] * len(output.response_ids))
+
+    def as_dict(self) -> dict[str, Any]:
+        fields = super().as_dict()
+        fields[TEACHER_MASK] = torch.tensor(fields.pop("teacher_mask"), dtype=torch.bool)
+        return fields
+
+
+def reward_info(output: AgentLoopOutput) -> dict[str, Any]:
+    """What the reward manager told about a scored rollout."""
+    return output.extra_fields["reward_extra_info"]
+
+
+def is_graded(output: AgentLoopOutput) -> bool:
+    """Whether a scored rollout has a reward: the reward manager gives NaN when the grading failed."""
+    return not math.isnan(output.reward_score)
+
+
+def usable_rows(outputs: dict[int, AgentLoopOutput]) -> dict[int, AgentLoopOutput]:
+    """The graded rollouts of a group by session; none when more than one is missing, or nothing is left to compare.
+
+    A response whose grading failed is not a bad response: it takes no part, and never counts as 0.
+    """
+    graded = {session: output for session, output in outputs.items() if is_graded(output)}
+    missing = len(outputs) - len(graded)
+    return graded if missing == 0 or (missing == 1 and len(graded) >= 2) else {}

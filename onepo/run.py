@@ -1,0 +1,211 @@
+"""One run: its directory, its grader, its Ray, its terminal and its end."""
+
+import shutil
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from onepo.errors import ControlledStop, UserError
+from onepo.process import choose_ray, keep_secret, keep_terminal
+from onepo.report.record import RunRecord, checkpoint_lines
+from onepo.servers.grader import LocalGrader, grader_facts, probe_grader
+from onepo.servers.managed import ServerStartFailed
+from onepo.settings import parse_settings
+
+GRADER_KEY = "REWARD_MODEL_API_KEY"  # the variable; its value is in no configuration
+
+
+def use_grader(config: DictConfig, found: dict[str, Any]) -> None:
+    """Let the workers know what was found out about the grader."""
+    with open_dict(config.onepo.grader):
+        config.onepo.grader.update(found)
+
+
+class Run:
+    """One run: its directory, its terminal, its end."""
+
+    def __init__(self, config: DictConfig, overrides: Sequence[str], *, open_ended: int):
+        self._config = config
+        self._settings = parse_settings(OmegaConf.to_container(config.onepo, resolve=True))
+        self._open_ended = open_ended
+        self._dir = Path(self._settings.run_dir)
+        self._logs = Path(self._settings.logs_dir)
+        self._signal = signal.SIGTERM
+        self._over = threading.Event()
+        self._record = RunRecord(
+            self._dir,
+            overrides=list(overrides),
+            device=config.trainer.device,
+            student=config.actor_rollout_ref.model.path,
+            seed=self._settings.seed,
+        )
+
+    def train(self) -> int:
+        from onepo.report.console import RunConsole
+        from onepo.trainers.journal import EVENTS_FILE
+
+        self._logs.mkdir(parents=True, exist_ok=True)
+        self._record.open(self._config, Path(self._settings.config_dir))
+        terminal = keep_terminal(self._logs / "train.log")
+        self._console = console = RunConsole(
+            terminal, self._logs / "console.log", self._dir / EVENTS_FILE, self._live_view
+        )
+        console.say(f"run directory {self._dir}")
+        console.start()
+        code, reason = self._run()
+        console.finish()
+        if code in (1, 2):
+            console.say(f"failed: {reason}\nthe whole output is in {self._logs}/train.log")
+        elif code > 128:
+            console.say(f"{reason}: what was learned since the last checkpoint is not saved")
+        checkpoints = console.kept_checkpoints()
+        self._record.close(code, reason, checkpoints)
+        for line in checkpoint_lines(checkpoints, engine=self._config.actor_rollout_ref.rollout.name):
+            console.say(line)
+        return code
+
+    def _run(self) -> tuple[int, str]:
+        """The run with everything that it needs around it; returns the exit code and the reason."""
+        self._handle_signals()
+        grader = self._local_grader()
+        ray_dir = key_file = None
+        try:
+            if grader is not None:
+                self._start(grader)
+            ray_dir = choose_ray(self._config, self._settings.ray_dir)
+            if key_file := keep_secret(GRADER_KEY, ray_dir or self._settings.run_dir):
+                use_grader(self._config, {"api_key_file": str(key_file)})
+            self._run_verl()
+            return 0, "finished"
+        except ControlledStop as stop:
+            stop = getattr(stop, "cause", stop)
+            return stop.exit_code, stop.reason
+        except UserError as error:
+            return 2, str(getattr(error, "cause", error))
+        except ServerStartFailed as error:
+            return 1, f"the grader: {error}"
+        except KeyboardInterrupt:
+            return 130, "interrupted"
+        except SystemExit:
+            return 128 + self._signal, "terminated"
+        except Exception as error:
+            traceback.print_exc()  # into the log
+            return 1, _last_line(error)
+        finally:
+            self._over.set()
+            if grader is not None:
+                grader.stop()
+            _end_ray()
+            if key_file:
+                key_file.unlink(missing_ok=True)
+            if ray_dir:
+                shutil.rmtree(ray_dir, ignore_errors=True)
+
+    def _run_verl(self) -> None:
+        from verl.trainer.main_ppo import run_ppo
+
+        if self._open_ended:
+            settings = parse_settings(OmegaConf.to_container(self._config.onepo, resolve=True))
+            self._record.add(grader=grader_facts(settings.grader))
+        self._console.begin("starting Ray and the workers")
+        run_ppo(self._config, task_runner_class=_TaskRunnerFactory(self._handle_signals))
+
+    def _local_grader(self) -> LocalGrader | None:
+        server = self._settings.reward_server
+        if not server.start:
+            return None
+        if not self._open_ended:
+            self._console.say("no grader is started: no record is open-ended")
+            return None
+        return LocalGrader(
+            server,
+            name=self._settings.grader.name,
+            device="cpu" if self._config.trainer.device == "cpu" else "gpu",
+            logs_dir=self._logs,
+            say=self._console.say,
+            lost=self._on_lost_grader,
+        )
+
+    def _start(self, grader: LocalGrader) -> None:
+        self._console.begin("waiting for the grader")
+        grader.start()
+        # gradings wait for as long as a restart may take
+        patience = max(self._settings.grader.outage_limit, self._settings.reward_server.start_timeout)
+        local = {"url": grader.url, "name": grader.name, "outage_limit": patience}
+        probed = probe_grader(self._settings.grader.model_copy(update=local), api_key=None, say=self._console.say)
+        use_grader(self._config, {**local, **probed})
+
+    def _on_lost_grader(self, reason: str) -> None:
+        """Tell the trainer; the ledger may not be there yet."""
+        self._console.say(f"the grader is lost: {reason}")
+        while not self._over.is_set():
+            if (ledger := self._ledger()) is not None:
+                ledger.report_lost_grader.remote(reason)
+                return
+            self._over.wait(1.0)
+
+    def _handle_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, frame: Any) -> None:
+        self._signal = number  # Ray gives the exit another code on its way up
+        sys.exit()
+
+    def _live_view(self, step: int) -> dict[str, Any] | None:
+        import ray
+
+        ledger = self._ledger()
+        if ledger is None:
+            return None
+        try:
+            return ray.get(ledger.live.remote(step), timeout=2)
+        except ray.exceptions.RayError:
+            return None  # gone already
+
+    def _ledger(self) -> Any:
+        """The run's ledger, None while there is none."""
+        import ray
+
+        from onepo.rollout.ledger import ledger_name
+
+        if not ray.is_initialized():
+            return None
+        with suppress(ValueError, ray.exceptions.RayError):
+            return ray.get_actor(ledger_name(self._settings.run_dir))
+        return None
+
+
+def _end_ray() -> None:
+    import ray
+
+    ray.shutdown()
+
+
+class _TaskRunnerFactory:
+    """What verl's ``run_ppo`` takes for an actor class: it asks this for the actor right after ``ray.init``.
+
+    That is the moment to take the signals back: Ray puts a handler of its own in the place of ours, which prints a
+    stack and aborts.
+    """
+
+    def __init__(self, handle_signals: Callable[[], None]):
+        self._handle_signals = handle_signals
+
+    def remote(self):
+        from onepo.trainers.runner import OnePOTaskRunner
+
+        self._handle_signals()
+        return OnePOTaskRunner.remote()
+
+
+def _last_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
