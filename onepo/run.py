@@ -77,10 +77,11 @@ class Run:
         grader = self._local_grader()
         ray_dir = key_file = None
         try:
+            ray_dir = choose_ray(self._config, self._settings.ray_dir)
+            key_file = keep_secret(GRADER_KEY, ray_dir or self._settings.run_dir)
             if grader is not None:
                 self._start(grader)
-            ray_dir = choose_ray(self._config, self._settings.ray_dir)
-            if key_file := keep_secret(GRADER_KEY, ray_dir or self._settings.run_dir):
+            elif key_file:
                 use_grader(self._config, {"api_key_file": str(key_file)})
             self._run_verl()
             return 0, "finished"

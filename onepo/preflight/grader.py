@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import torch
 from omegaconf import DictConfig
@@ -15,6 +16,8 @@ from onepo.rewards.template import load_template
 from onepo.servers.engines import required_module
 from onepo.servers.ports import port_holder
 from onepo.settings import RewardServerSettings, Settings
+
+_LOCAL = ("127.0.0.1", "localhost", "::1", "0.0.0.0", "::")
 
 
 def grader_problems(config: DictConfig, settings: Settings, open_ended: int) -> Iterator[str]:
@@ -37,6 +40,8 @@ def _external(settings: Settings, open_ended: int) -> Iterator[str]:
         )
     elif not settings.grader.url.startswith(("http://", "https://")):
         yield f"REWARD_MODEL_URL={settings.grader.url}: must begin with http:// or https://"
+    elif "@" in urlsplit(settings.grader.url).netloc:
+        yield "REWARD_MODEL_URL holds a user name or a password, which would be written down: use REWARD_MODEL_API_KEY"
 
 
 def _managed(config: DictConfig, settings: Settings, open_ended: int) -> Iterator[str]:
@@ -71,6 +76,11 @@ def _managed(config: DictConfig, settings: Settings, open_ended: int) -> Iterato
                 f"REWARD_MODEL_PORT={server.port} is in use by {holder}: stop it or set another port; a grader that "
                 "runs already is used with START_REWARD_SERVER=0 and REWARD_MODEL_URL"
             )
+    if config.trainer.nnodes > 1 and server.host in _LOCAL:
+        yield (
+            f"REWARD_SERVER_HOST={server.host} cannot be reached from other machines (NNODES={config.trainer.nnodes}): "
+            "set it to the address that this machine has for them"
+        )
     yield from _engine(server)
     if config.trainer.device != "cpu":
         yield from _gpus(config, server)

@@ -38,7 +38,7 @@ async def explained(error: EndpointError, *, url: str, model: str, api_key: str 
         )
     elif isinstance(error, RequestRefused) and error.status in (401, 403):
         advice = "Set REWARD_MODEL_API_KEY to its key" if not api_key else "Correct REWARD_MODEL_API_KEY"
-    elif (names := await _served_names(url, api_key)) and model not in names:
+    elif (names := await served_names(url, api_key)) and model not in names:
         more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
         listed = ", ".join(names[:_NAMES_SHOWN]) + more
         return UserError(f"REWARD_MODEL_NAME={model}: the grader serves no model of this name, but {listed}.")
@@ -89,7 +89,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-async def _served_names(url: str, api_key: str | None) -> list[str]:
+async def served_names(url: str, api_key: str | None) -> list[str]:
     """The models that the endpoint lists beside its chat completions; none when it lists nothing."""
     parts = urlsplit(url)
     address = urlunsplit(parts._replace(path=parts.path.removesuffix(CHAT_PATH) + "/models"))

@@ -9,9 +9,10 @@ from typing import Any
 
 from onepo.endpoints.chat import chat_url
 from onepo.rewards.probe import settle
+from onepo.rewards.probe_errors import served_names
 from onepo.rewards.template import load_template, template_hash
 from onepo.servers.engines import HEALTH_PATH, EngineOptions, server_command
-from onepo.servers.managed import ManagedServer
+from onepo.servers.managed import ManagedServer, ServerStartFailed
 from onepo.settings import GraderSettings, RewardServerSettings
 
 LOG_FILE = "grader.log"
@@ -42,6 +43,9 @@ def probe_grader(grader: GraderSettings, *, api_key: str | None, say: Callable[[
     )
     for line in settled.lines:
         say(line)
+    names = asyncio.run(served_names(chat_url(grader.url), api_key))
+    if names and grader.name not in names:  # some endpoints answer to any name
+        say(f"warning: the grader lists {', '.join(names)} and not {grader.name}, yet it answers to that name")
     return {"url": chat_url(grader.url), "form": settled.form.as_dict()}
 
 
@@ -79,7 +83,8 @@ class LocalGrader:
         self._ready = False
         self._log = logs_dir / LOG_FILE
         self.name = name or LOCAL_NAME
-        address = f"http://{options.host}:{options.port}"
+        host = f"[{options.host}]" if ":" in options.host else options.host  # an IPv6 address
+        address = f"http://{host}:{options.port}"
         self.url = f"{address}/v1/chat/completions"
         command = server_command(
             EngineOptions(
@@ -112,11 +117,14 @@ class LocalGrader:
         """Start it and return when it is ready.
 
         Raises:
-            ServerStartFailed: it did not come up.
+            ServerStartFailed: it did not come up, or serves another model.
         """
         self._say(f"starting the grader with {self._options.backend}; its output is in {self._log}")
         self._server.start()
         self._server.wait_until_ready()
+        names = asyncio.run(served_names(self.url, None))
+        if names and self.name not in names:
+            raise ServerStartFailed(f"{self.url} serves {', '.join(names)} and not {self.name}", [])
 
     def stop(self) -> None:
         """End it, unless it is to be left running."""

@@ -132,7 +132,7 @@ class ManagedServer:
                 for line in lines:
                     self._take(json.loads(line))
             code = self._supervisor.wait()
-            if code != 0 and not self._failure:
+            if not self._failure and not (self._stopping and code == 0):
                 self._replace_supervisor(code)
         finally:
             self._settled.set()
@@ -149,7 +149,7 @@ class ManagedServer:
         self._on_state(status)
 
     def _replace_supervisor(self, code: int) -> None:
-        """Do what the supervisor, which was killed, cannot do any more."""
+        """Do what the supervisor, which somebody else ended, cannot do any more."""
         if self._pid is not None and not (self._spec.leave_running and self._ready):
             end_group(self._pid, 0 if self._stopping else _STOP_SECONDS)
         if not self._stopping:

@@ -8,8 +8,8 @@ Standard output: one JSON object per line.
 
 - ``{"state": "starting", "pid", "attempt"}``: the server's process and group; attempt 0 is the first start.
 - ``{"state": "ready", "seconds"}``: it is healthy, so many seconds after it was started.
-- ``{"state": "ended", "exit_code", "restarts_left"}``: it ended by itself, and is restarted if that is still allowed.
-  The exit code is minus the signal's number after a signal, null when a restarted server had to be given up.
+- ``{"state": "ended", "exit_code", "restarts_left"}``: it ended by itself and is cleared away; a restart follows if one
+  is left. The exit code is minus the signal's number after a signal, null when a restart did not get ready in time.
 - ``{"state": "failed", "reason", "log_tail"}``: the last line; nothing of the server lives any more.
 """
 
@@ -85,15 +85,15 @@ class Supervisor:
             return 1
         except _OwnerIsGone:
             if not (self._spec.leave_running and self._ready and self._exit_code() is None):
-                self._clear(self._spec.stop_timeout)
+                self._clear()
             return 0
 
     def _keep_serving(self) -> None:
         for attempt in range(self._spec.max_restarts + 1):
             end = self._serve(attempt)
             was_ready = self._ready
-            # what a dead server's children still do is of no use, and they may hold its port
-            self._clear(self._spec.stop_timeout if end.exit_code is None else 0)
+            # a dead server's children hold its port and memory; with time to end they also free what they share
+            self._clear()
             if attempt == 0 and not was_ready:
                 return self._fail(end.reason)
             restarts_left = self._spec.max_restarts - attempt
@@ -182,9 +182,9 @@ class Supervisor:
         if lifeline in ready and not os.read(lifeline, 4096):
             raise _OwnerIsGone
 
-    def _clear(self, grace: float) -> None:
+    def _clear(self) -> None:
         if self._server is not None:
-            end_group(self._server.pid, grace)
+            end_group(self._server.pid, self._spec.stop_timeout)
             self._server.poll()
         self._server, self._ready = None, False
 

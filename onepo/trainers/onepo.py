@@ -23,6 +23,7 @@ from onepo.rollout.rows import TEACHER_MASK
 from onepo.settings import parse_settings
 from onepo.trainers import checkpoints
 from onepo.trainers.journal import Journal, RecordingLogger, numbers
+from onepo.trainers.loss_metrics import step_metrics
 from onepo.trainers.policy_loss import onepo_loss
 from onepo.trainers.replay import BoundedReplayBuffer
 from onepo.trainers.schedule import Schedule
@@ -245,31 +246,12 @@ class OnePOTrainer(PPOTrainerSync):
         if not np.isfinite(metrics["actor/grad_norm"]):
             # verl skips such an update without a word
             raise ControlledStop(f"step {self.global_steps}: the gradient norm is not finite", 3)
-        metrics.update(self._loss_metrics(metrics, rows=len(batch.keys)))
-        return batch
-
-    def _loss_metrics(self, metrics: dict, rows: int) -> dict[str, float]:
-        """Token sums of the loss for the whole step, from what verl averages over ranks and mini-batches."""
         actor = self.config.actor_rollout_ref.actor
-        updates = rows / (actor.ppo_mini_batch_size * self.config.actor_rollout_ref.rollout.n) * actor.ppo_epochs
+        rows = actor.ppo_mini_batch_size * self.config.actor_rollout_ref.rollout.n
+        updates = len(batch.keys) / rows * actor.ppo_epochs
         ranks = max(self.actor_rollout_wg._dispatch_info["actor"]) + 1
-        prefix = "actor/onepo/"
-        names = [name for name in metrics if name.startswith(prefix)]
-        sums = {name.removeprefix(prefix): metrics.pop(name) * updates * ranks for name in names}
-        teacher, rescaled = sums["teacher_tokens"], sums["rescaled_tokens"]
-        tokens = max(sums["response_tokens"], 1)
-        students = max(tokens - teacher, 1)
-        return {
-            "onepo/teacher_tokens": teacher,
-            "onepo/teacher_token_fraction": teacher / tokens,
-            "onepo/floored_tokens": sums["floored_tokens"],
-            "onepo/rescaled_tokens": rescaled,
-            "onepo/rescaled_token_fraction": rescaled / teacher if teacher else 0.0,
-            "onepo/rescale_mean": sums["rescale_sum"] / rescaled if rescaled else 1.0,
-            "actor/pg_clipfrac": sums["clipped_tokens"] / tokens,
-            "actor/pg_clipfrac_lower": sums["lower_clipped_tokens"] / tokens,
-            "actor/ppo_kl": sums["approx_kl_sum"] / students,
-        }
+        metrics.update(step_metrics(metrics, averaged_over=updates * ranks))
+        return batch
 
     # ---- metrics, validation, checkpoints
 

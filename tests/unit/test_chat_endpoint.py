@@ -300,7 +300,7 @@ def test_all_give_up_together_and_later_ones_at_once(grader):
         ends = [end - start for _, end in outcomes]
         assert 1.2 <= min(ends) and max(ends) - min(ends) < GRACE
         errors = [error for error, _ in outcomes]
-        assert all(error.requests >= 3 for error in errors[:4])
+        assert all(error.requests >= 2 for error in errors[:4])
         assert all(error.requests == 1 for error in errors[4:])  # these had waited for a slot
         assert "refused" in str(errors[0]) and grader.url in str(errors[0])
 
@@ -344,7 +344,7 @@ def test_a_request_that_is_never_answered_gives_up_while_others_succeed(grader):
 
     (error, end), answers = run(endpoint, work)
     tries = [received.arrived for received in grader.requests if received.mode == "reset"]
-    assert isinstance(error, EndpointUnavailable) and error.requests == len(tries) >= 3
+    assert isinstance(error, EndpointUnavailable) and error.requests == len(tries) >= 2
     assert 1.0 <= end - tries[0] <= 1.0 + GRACE
     assert len(answers) > 10 and all(completion.requests == 1 for completion in answers)
 

@@ -232,6 +232,7 @@ def test_a_local_grader_that_can_be_started_passes(student, open_file, grader_mo
         (f"onepo.reward_server.python={sys.executable}", "has no sglang"),
         ("onepo.grader.prompt_file=/nonexistent", "REWARD_PROMPT_FILE=/nonexistent"),
         ("onepo.reward_server.host=192.0.2.1", "REWARD_SERVER_HOST=192.0.2.1"),
+        ("trainer.nnodes=2", "REWARD_SERVER_HOST=127.0.0.1 cannot be reached from other machines (NNODES=2)"),
     ],
 )
 def test_a_local_grader_that_cannot_be_started_is_named(
@@ -256,6 +257,7 @@ def test_a_port_in_use_is_refused_with_its_holder(student, open_file, grader_mod
         ((), "set REWARD_MODEL_URL"),
         (("onepo.grader.url=http://127.0.0.1:1/v1",), "REWARD_MODEL_NAME"),
         (("onepo.grader.url=localhost:1", "onepo.grader.name=x"), "must begin with http:// or https://"),
+        (("onepo.grader.url=http://me:word@host/v1", "onepo.grader.name=x"), "use REWARD_MODEL_API_KEY"),
     ],
 )
 def test_an_external_grader_must_be_named(student, open_file, overrides, told):

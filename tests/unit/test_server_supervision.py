@@ -312,11 +312,12 @@ def test_a_restart_that_fails_counts(serve, tmp_path):
 
 
 # ---- a supervisor or an owner that dies ----
-def test_a_killed_supervisor(serve, log):
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_supervisor_that_somebody_ends(number, serve, log):
     served = serve("--children", max_restarts=5)
     pids = served.ready()
     supervisor = psutil.Process(pids[0]).ppid()
-    os.kill(supervisor, signal.SIGKILL)
+    os.kill(supervisor, number)
     failure = served.next("failed")
     assert "ended unexpectedly" in failure["reason"] and str(log) in failure["reason"]
     assert not any(map(lives, pids))
