@@ -11,7 +11,12 @@ from onepo.rollout.rows import TrainingRow, is_graded, usable_rows
 
 def output(reward):
     return AgentLoopOutput(
-        prompt_ids=[1], response_ids=[2, 3], response_mask=[1, 1], reward_score=reward, metrics=AgentLoopMetrics()
+        prompt_ids=[1],
+        response_ids=[2, 3],
+        response_mask=[1, 1],
+        reward_score=reward,
+        metrics=AgentLoopMetrics(),
+        extra_fields={},
     )
 
 
