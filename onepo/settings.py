@@ -13,6 +13,8 @@ from onepo.errors import UserError
 # the others are the launcher's in small letters
 _OPTIONS = {
     "max_checkpoints": "MAX_ACTOR_CHECKPOINTS",
+    "teacher.enabled": "ONLINE_TEACHER_ENABLED",
+    "teacher.url": "TEACHER_API_URL",
     "grader.prompt_file": "REWARD_PROMPT_FILE",
     "grader.max_failure_rate": "REWARD_MAX_FAILURE_RATE",
     "reward_server.start": "START_REWARD_SERVER",
@@ -20,13 +22,14 @@ _OPTIONS = {
     **{f"reward_server.{key}": f"REWARD_SERVER_{key.upper()}" for key in ("backend", "python", "host")},
     **{f"reward_server.{key}": f"REWARD_SERVER_{key.upper()}" for key in ("start_timeout", "max_restarts")},
 }
+_PREFIXES = {"grader": "REWARD_MODEL_", "reward_server": "REWARD_MODEL_", "teacher": "TEACHER_"}
 _LARGEST_SEED = 2**32 - 1  # numpy takes no larger one
 
 
 def option_of(path: str) -> str:
     """The launcher's name of a key of the ``onepo`` section, such as ``grader.timeout``."""
     section, _, key = path.rpartition(".")
-    return _OPTIONS.get(path) or ("REWARD_MODEL_" if section in ("grader", "reward_server") else "") + key.upper()
+    return _OPTIONS.get(path) or _PREFIXES.get(section, "") + key.upper()
 
 
 def _json_object(text: Any) -> Any:
@@ -43,6 +46,27 @@ class _Section(BaseModel):
     """Unknown keys are refused, so that a typing error cannot pass silently."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class TeacherSettings(_Section):
+    """How the online teacher is asked (``onepo.teacher``).
+
+    Attributes:
+        answers_dir: where its answers are kept for later runs.
+        api_key_file, form: as in ``GraderSettings``.
+    """
+
+    enabled: bool
+    url: str | None
+    model: str | None
+    max_tokens: int = Field(ge=1)
+    max_concurrency: int = Field(ge=1)
+    timeout: float = Field(gt=0)
+    max_retries: int = Field(ge=0)
+    outage_limit: float = Field(ge=0)
+    answers_dir: str | None
+    api_key_file: str | None
+    form: dict[str, Any] | None
 
 
 class GraderSettings(_Section):
@@ -114,6 +138,7 @@ class Settings(_Section):
     max_checkpoints: int = Field(ge=1)
     poll_interval: float = Field(gt=0)
     per_request_seeds: bool
+    teacher: TeacherSettings
     grader: GraderSettings
     reward_server: RewardServerSettings
 
