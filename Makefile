@@ -13,7 +13,7 @@ quickstart: setup  ## train OnePO on the CPU with the data of recipes/quickstart
 
 lint: setup  ## ruff and ShellCheck
 	$(VENV)/bin/ruff check .
-	$(VENV)/bin/shellcheck $(wildcard *.sh scripts/*.sh recipes/*/*.sh) .ci/run
+	$(VENV)/bin/shellcheck $(wildcard *.sh scripts/*.sh recipes/*/*.sh tests/*/*.sh) .ci/run
 
 test: lint  ## linters and fast tests
 	$(VENV)/bin/python -m pytest -m "not slow"

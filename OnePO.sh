@@ -123,8 +123,8 @@ option REWARD_SERVER_BACKEND sglang "Engine that serves it: sglang or vllm."
 option REWARD_SERVER_PYTHON "" "Python of the environment that has this engine; empty means that of the run."
 option REWARD_SERVER_HOST 127.0.0.1 "Address it binds to; learners on other machines need one that they can reach."
 option REWARD_MODEL_PORT 30001 "Its port."
-option REWARD_MODEL_DP 4 "Copies of it; with DEVICE=cpu 1 unless set."
-option REWARD_MODEL_TP 2 "GPUs per copy; with DEVICE=cpu 1 unless set."
+option REWARD_MODEL_DP 4 "Copies of it; one on the CPU."
+option REWARD_MODEL_TP 2 "GPUs per copy."
 option REWARD_MODEL_MEM_FRACTION 0.15 "Share of GPU memory for it."
 option REWARD_MODEL_GPUS "" "Its GPUs, for example 6,7; empty means those of the run."
 option REWARD_MODEL_CHAT_TEMPLATE "" "File with a chat template in place of its own."
@@ -154,9 +154,9 @@ absolute MODEL_PATH TRAIN_FILE VAL_FILE OUTPUT_DIR CHECKPOINT_DIR LOGS_DIR OUTPU
 [[ ${REWARD_SERVER_PYTHON} != */* ]] || absolute REWARD_SERVER_PYTHON
 check_run_names
 choose_device
-if [[ ${DEVICE} == cpu ]]; then
-  for name in NGPUS_PER_NODE REWARD_MODEL_DP REWARD_MODEL_TP; do is_set "${name}" || printf -v "${name}" 1; done
-fi
+[[ ${DEVICE} == gpu ]] || is_set NGPUS_PER_NODE || NGPUS_PER_NODE=1
+plain_url REWARD_MODEL_URL
+stop_on_problems
 require_path -d MODEL_PATH "a directory with the student model"
 require_path -f TRAIN_FILE "the training data"
 if [[ ${VAL_BEFORE_TRAIN} == True || ${TEST_FREQ} -gt 0 || ${TEST_STEPS} == *[0-9]* ]]; then
@@ -216,6 +216,7 @@ if [[ ${DEVICE} == gpu ]]; then
   ROLLOUT+=(actor_rollout_ref.rollout.name="${INFER_BACKEND}")
 else
   fixed_by "DEVICE=cpu" INFER_BACKEND PARAM_OFFLOAD OPTIMIZER_OFFLOAD
+  fixed_by "a grader on the CPU" REWARD_MODEL_DP REWARD_MODEL_TP REWARD_MODEL_MEM_FRACTION REWARD_MODEL_GPUS
 fi
 ONEPO=(
   onepo.teacher_enabled="${TEACHER_ENABLED}"

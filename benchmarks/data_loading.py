@@ -1,7 +1,7 @@
 """Time and memory of loading a data set of the size of OnePO-Medical-20K: ``python -m benchmarks.data_loading``.
 
-The synthetic file of ``recipes/onepo_medical`` is written in each format and loaded in a fresh interpreter on two cores.
-Exit code 1 when one of them takes 10 s or more, or 1 GiB or more above the interpreter with its imports.
+The synthetic file of ``recipes/onepo_medical`` is written in each format and loaded in a fresh interpreter on two
+cores. Exit code 1 when one of them takes 10 s or more, or 1 GiB or more above the interpreter with its imports.
 """
 
 import os

@@ -23,3 +23,9 @@ class ControlledStop(Exception):
 
     def __str__(self) -> str:
         return self.reason
+
+
+def last_line(error: BaseException) -> str:
+    """The last line of what an exception says, which in a chain of them is the most telling one."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

@@ -57,16 +57,16 @@ def keep_terminal(log: Path) -> TextIO:
     return terminal
 
 
-def keep_secret(variable: str, directory: str) -> Path | None:
-    """Move a secret from the environment, which every process would inherit, to a file that only this user can read.
+def take_secret(variable: str) -> str:
+    """The value of a variable, "" without one, and out of the environment with it: no process is to inherit it."""
+    return os.environ.pop(variable, "")
 
-    Returns the file, or None when the variable is not set. Workers get its path: a secret in the configuration or in
-    Ray's runtime environment would show in dumps and command lines.
+
+def keep_secret(secret: str, file: Path) -> Path:
+    """Write a secret where only this user can read it. Workers get the path.
+
+    In the configuration or in Ray's runtime environment it would show in dumps and command lines.
     """
-    secret = os.environ.pop(variable, "")
-    if not secret:
-        return None
-    file = Path(directory, f".{variable.lower()}")
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
         stream.write(secret)

@@ -6,19 +6,20 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from onepo.errors import ControlledStop, UserError
-from onepo.process import choose_ray, keep_secret, keep_terminal
+from onepo.errors import ControlledStop, UserError, last_line
+from onepo.process import choose_ray, keep_secret, keep_terminal, take_secret
 from onepo.report.record import RunRecord, checkpoint_lines
-from onepo.servers.grader import LocalGrader, grader_facts, probe_grader
+from onepo.servers.grader import LOCAL, LocalGrader, grader_facts, probe_grader
 from onepo.servers.managed import ServerStartFailed
 from onepo.settings import parse_settings
 
+_CLEARING_SECONDS = 60.0
 GRADER_KEY = "REWARD_MODEL_API_KEY"  # the variable; its value is in no configuration
 
 
@@ -73,41 +74,50 @@ class Run:
 
     def _run(self) -> tuple[int, str]:
         """The run with everything that it needs around it; returns the exit code and the reason."""
-        self._handle_signals()
+        with ExitStack() as clean_up:
+            clean_up.callback(self._over.set)
+            try:
+                self._handle_signals()
+                self._prepare(clean_up)
+                self._run_verl()
+                return 0, "finished"
+            except ControlledStop as stop:
+                stop = getattr(stop, "cause", stop)
+                return stop.exit_code, stop.reason
+            except UserError as error:
+                return 2, str(getattr(error, "cause", error))
+            except ServerStartFailed as error:
+                return 1, f"the grader: {error}"
+            except KeyboardInterrupt:
+                return 130, "interrupted"
+            except SystemExit:
+                return 128 + self._signal, "terminated"
+            except Exception as error:
+                traceback.print_exc()  # into the log
+                return 1, last_line(error)
+            finally:
+                _ignore_signals()  # a second one must not cut the cleaning short
+
+    def _prepare(self, clean_up: ExitStack) -> None:
+        """Everything but verl: Ray's place, secrets, the grader."""
+        ray_dir = choose_ray(self._config, self._settings.ray_dir)
+        if ray_dir:
+            clean_up.callback(shutil.rmtree, ray_dir, ignore_errors=True)
         grader = self._local_grader()
-        ray_dir = key_file = None
-        try:
-            ray_dir = choose_ray(self._config, self._settings.ray_dir)
-            key_file = keep_secret(GRADER_KEY, ray_dir or self._settings.run_dir)
-            if grader is not None:
-                self._start(grader)
-            elif key_file:
-                use_grader(self._config, {"api_key_file": str(key_file)})
-            self._run_verl()
-            return 0, "finished"
-        except ControlledStop as stop:
-            stop = getattr(stop, "cause", stop)
-            return stop.exit_code, stop.reason
-        except UserError as error:
-            return 2, str(getattr(error, "cause", error))
-        except ServerStartFailed as error:
-            return 1, f"the grader: {error}"
-        except KeyboardInterrupt:
-            return 130, "interrupted"
-        except SystemExit:
-            return 128 + self._signal, "terminated"
-        except Exception as error:
-            traceback.print_exc()  # into the log
-            return 1, _last_line(error)
-        finally:
-            self._over.set()
-            if grader is not None:
-                grader.stop()
-            _end_ray()
-            if key_file:
-                key_file.unlink(missing_ok=True)
-            if ray_dir:
-                shutil.rmtree(ray_dir, ignore_errors=True)
+        key = take_secret(GRADER_KEY)
+        if key and self._open_ended and grader is None:
+            key_file = keep_secret(key, Path(ray_dir or self._settings.run_dir, ".grader-key"))
+            clean_up.callback(key_file.unlink, missing_ok=True)
+            use_grader(self._config, {"api_key_file": str(key_file)})
+        if grader is not None:
+            # an engine takes seconds to end, and so does Ray: they end at the same time
+            stopping = threading.Thread(target=grader.stop, name="grader-stop")
+            clean_up.callback(stopping.join)
+            clean_up.callback(_end_ray)
+            clean_up.callback(stopping.start)
+            self._start(grader)
+        else:
+            clean_up.callback(_end_ray)
 
     def _run_verl(self) -> None:
         from verl.trainer.main_ppo import run_ppo
@@ -137,10 +147,12 @@ class Run:
     def _start(self, grader: LocalGrader) -> None:
         self._console.begin("waiting for the grader")
         grader.start()
-        # gradings wait for as long as a restart may take
-        patience = max(self._settings.grader.outage_limit, self._settings.reward_server.start_timeout)
+        # gradings wait for as long as a restart may take, and until what is left of the last one is gone
+        restart = self._settings.reward_server.start_timeout + _CLEARING_SECONDS
+        patience = max(self._settings.grader.outage_limit, restart)
         local = {"url": grader.url, "name": grader.name, "outage_limit": patience}
-        probed = probe_grader(self._settings.grader.model_copy(update=local), api_key=None, say=self._console.say)
+        settings = self._settings.grader.model_copy(update=local)
+        probed = probe_grader(settings, api_key=None, say=self._console.say, options=LOCAL)
         use_grader(self._config, {**local, **probed})
 
     def _on_lost_grader(self, reason: str) -> None:
@@ -184,6 +196,11 @@ class Run:
         return None
 
 
+def _ignore_signals() -> None:
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+
+
 def _end_ray() -> None:
     import ray
 
@@ -205,8 +222,3 @@ class _TaskRunnerFactory:
 
         self._handle_signals()
         return OnePOTaskRunner.remote()
-
-
-def _last_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__

@@ -31,6 +31,15 @@ characters, and the paths of Ray's sockets leave room for ${LONGEST_SOCKET_DIR}:
     problem "RAY_SOCKET_DIR=${RAY_SOCKET_DIR}: is not a directory"
 }
 
+plain_url() {  # plain_url OPTION...: keys in an address would show in logs, configurations and command lines
+  local name
+  for name; do
+    [[ ${!name} != *'@'* && (${!name} != *'?'* || ${!name} =~ \?api-version=[^\&]*$) ]] ||
+      problem "${name} holds a user name, a password or a query, which would be written down: give the address \
+alone, and a key in ${name%_*}_API_KEY"
+  done
+}
+
 choose_device() {
   if [[ -n ${DEVICE} ]]; then return; fi
   DEVICE=gpu

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from onepo.data.chat import prompt_token_ids
 from onepo.data.lengths import prompts
-from onepo.data.schema import MULTIPLE_CHOICE
+from onepo.data.schema import MULTIPLE_CHOICE, OPEN_ENDED
 from onepo.data.table import load_tasks
 from onepo.errors import UserError
 
@@ -37,7 +37,7 @@ def summarise(tasks: pa.Table, tokenizer: Any = None) -> dict[str, dict[str, str
             "records": str(count),
             **{title: _percentiles(np.array(values)[chosen]) for title, values in lengths.items()},
             "with a teacher response": f"{taught} ({taught / count:.0%})",
-            "rubrics per record": "-" if name == MULTIPLE_CHOICE else _percentiles(rubrics[chosen]),
+            "rubrics per record": _percentiles(rubrics[chosen]) if name == OPEN_ENDED else "-",
         }
     return summary
 

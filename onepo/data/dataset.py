@@ -66,6 +66,7 @@ class OnePODataset(Dataset):
                 "style": task["type"],
                 "ground_truth": task["answer_idx"] or "",
                 "rubrics": task["rubrics"],
+                "record": task["record"],
             },
             "extra_info": json.loads(task["extra_info"]),
             "teacher": {"responses": task["teacher_responses"]},

@@ -16,13 +16,9 @@ from pydantic import (
     field_validator,
 )
 
-MULTIPLE_CHOICE, OPEN_ENDED = "multiple_choice", "open_ended"
-TYPE_NAMES = {
-    MULTIPLE_CHOICE: MULTIPLE_CHOICE,
-    "mc": MULTIPLE_CHOICE,
-    OPEN_ENDED: OPEN_ENDED,
-    "openend": OPEN_ENDED,
-}
+TYPES = MULTIPLE_CHOICE, OPEN_ENDED, CUSTOM = "multiple_choice", "open_ended", "custom"
+SHORT_NAMES = {"mc": MULTIPLE_CHOICE, "openend": OPEN_ENDED}
+TEACHER_FIELDS = ("teacher_response", "model_response")
 ANSWER_INSTRUCTION = (
     "Choose one option. End your reply with its letter between answer tags, for example <answer>A</answer>."
 )
@@ -30,7 +26,7 @@ LABELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 # What each field must hold, in the words of the error messages.
 EXPECTED = {
-    "type": f"one of {', '.join(TYPE_NAMES)}",
+    "type": "one of multiple_choice, mc, open_ended, openend, custom",
     "question": "text",
     "options": 'the text of each option under its label, one letter, as in {"A": "...", "B": "..."}, '
     "or a list of texts",
@@ -124,11 +120,11 @@ Prompt = Annotated[list[Message], BeforeValidator(_one_message), Field(min_lengt
 
 
 class Task(_Strict):
-    """The fields that both types share. Fields that the type does not use are not looked at."""
+    """The fields that all types share. Fields that the type does not use are not looked at."""
 
     data_source: Text | None = Field(None, validation_alias=AliasChoices("data_source", "source"))
     teacher_responses: Annotated[list[AnyText], BeforeValidator(_texts)] = Field(
-        [], validation_alias=AliasChoices("teacher_response", "model_response")
+        [], validation_alias=AliasChoices(*TEACHER_FIELDS)
     )
     extra_info: dict[str, Any] = {}
 
@@ -160,6 +156,17 @@ class QuestionTask(ChoiceTask):
 
     question: Text
 
+    @property
+    def prompt(self) -> list[Message]:
+        listed = "\n".join(f"{label}. {self.options[label]}" for label in sorted(self.options))
+        return [Message(role="user", content=f"{self.question}\n\n{listed}\n\n{ANSWER_INSTRUCTION}")]
+
+
+class CustomTask(Task):
+    """What the user's reward function scores. It gets the whole record, in which further fields may hold anything."""
+
+    prompt: Prompt
+
 
 class OpenEndedTask(Task):
     prompt: Prompt
@@ -179,27 +186,29 @@ def parse_task(record: Any) -> dict[str, Any]:
         raise InvalidTask([_problem("record", _shown(record), "a JSON object with the fields of a task")])
     fields = {name: value for name, value in record.items() if not _is_empty(value)}
     task_type = _task_type(fields)
+    choice = PromptedChoiceTask if "prompt" in fields else QuestionTask
     try:
-        if task_type == OPEN_ENDED:
-            task = OpenEndedTask.model_validate(fields)
-            answer, rubrics, prompt = None, _dumped(task.rubrics), _dumped(task.prompt)
-        elif "prompt" in fields:
-            task = PromptedChoiceTask.model_validate(fields)
-            answer, rubrics, prompt = task.answer_idx, [], _dumped(task.prompt)
-        else:
-            task = QuestionTask.model_validate(fields)
-            answer, rubrics, prompt = task.answer_idx, [], _choice_prompt(task.question, task.options)
+        task = {OPEN_ENDED: OpenEndedTask, CUSTOM: CustomTask}.get(task_type, choice).model_validate(fields)
     except ValidationError as error:
         raise InvalidTask([_described(item) for item in error.errors(include_url=False)]) from None
     return {
         "type": task_type,
         "data_source": task.data_source or task_type,
-        "prompt": prompt,
-        "answer_idx": answer,
-        "rubrics": rubrics,
+        "prompt": _dumped(task.prompt),
+        "answer_idx": getattr(task, "answer_idx", None),
+        "rubrics": _dumped(getattr(task, "rubrics", [])),
         "teacher_responses": task.teacher_responses,
         "extra_info": json.dumps(task.extra_info, default=str),
+        "record": _without_teacher(record) if task_type == CUSTOM else None,
     }
+
+
+def _without_teacher(record: dict[str, Any]) -> str:
+    """The record as it was read, as JSON text. What JSON has no form for (dates in Parquet) becomes text."""
+    try:
+        return json.dumps({name: value for name, value in record.items() if name not in TEACHER_FIELDS}, default=str)
+    except (TypeError, RecursionError) as error:
+        raise InvalidTask([_problem("record", str(error), "fields that can be written as JSON")]) from None
 
 
 def _dumped(items: list[BaseModel]) -> list[dict[str, Any]]:
@@ -208,20 +217,16 @@ def _dumped(items: list[BaseModel]) -> list[dict[str, Any]]:
 
 def _task_type(fields: dict[str, Any]) -> str:
     if "type" in fields:
-        name = fields["type"]
-        if not isinstance(name, str) or name.strip() not in TYPE_NAMES:
-            raise InvalidTask([_problem("type", _shown(name), EXPECTED["type"])])
-        return TYPE_NAMES[name.strip()]
+        found = fields["type"]
+        name = found.strip() if isinstance(found, str) else None
+        if (task_type := SHORT_NAMES.get(name, name)) not in TYPES:
+            raise InvalidTask([_problem("type", _shown(found), EXPECTED["type"])])
+        return task_type
     has_answer, has_rubrics = "answer_idx" in fields, "rubrics" in fields
     if has_answer == has_rubrics:
         found = f"nothing, and {'both' if has_answer else 'neither'} of answer_idx and rubrics"
         raise InvalidTask([_problem("type", found, f"{EXPECTED['type']}, or just one of these two fields")])
     return MULTIPLE_CHOICE if has_answer else OPEN_ENDED
-
-
-def _choice_prompt(question: str, options: dict[str, str]) -> list[dict[str, str]]:
-    listed = "\n".join(f"{label}. {options[label]}" for label in sorted(options))
-    return [{"role": "user", "content": f"{question}\n\n{listed}\n\n{ANSWER_INSTRUCTION}"}]
 
 
 def _described(item: Any) -> str:

@@ -14,13 +14,15 @@ from onepo.errors import UserError
 TASK_SCHEMA = pa.schema(
     [
         pa.field("index", pa.int64(), nullable=False),  # running number of the record over all files, from 0
-        pa.field("type", pa.string(), nullable=False),  # multiple_choice or open_ended
+        pa.field("type", pa.string(), nullable=False),  # multiple_choice, open_ended or custom
         pa.field("data_source", pa.string(), nullable=False),
         pa.field("prompt", pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())])), nullable=False),
-        pa.field("answer_idx", pa.string()),  # null for open_ended
+        pa.field("answer_idx", pa.string()),  # null unless multiple_choice
         pa.field("rubrics", pa.list_(pa.struct([("criterion", pa.string()), ("points", pa.float64())]))),
         pa.field("teacher_responses", pa.list_(pa.string()), nullable=False),
         pa.field("extra_info", pa.string(), nullable=False),  # a JSON object
+        # of custom tasks the whole record, without teacher responses, as a JSON object; null for the others
+        pa.field("record", pa.string()),
     ]
 )
 BATCH_ROWS = 512

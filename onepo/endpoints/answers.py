@@ -47,7 +47,7 @@ def read_completion(content: bytes) -> Completion:
         text = message["content"]
         reasoning = message.get("reasoning_content") or message.get("reasoning")
         finish_reason = choice.get("finish_reason")
-    except (LookupError, TypeError, AttributeError) as error:
+    except (LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError("no choice with a message") from error
     if not (text is None or isinstance(text, str)):
         raise ValueError("the content is no text")
@@ -59,7 +59,7 @@ def own_words(content: bytes, *, secret: str | None) -> str:
     text = content.decode(errors="replace")
     try:
         text = _message(json.loads(text))
-    except ValueError:
+    except (ValueError, RecursionError):
         text = re.sub(r"<[^>]*>", " ", text)
     if secret:
         text = text.replace(secret, "[key]")

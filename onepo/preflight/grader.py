@@ -11,7 +11,9 @@ from urllib.parse import urlsplit
 import torch
 from omegaconf import DictConfig
 
+from onepo.endpoints.chat import chat_url
 from onepo.errors import UserError
+from onepo.preflight.student import weight_problems
 from onepo.rewards.template import load_template
 from onepo.servers.engines import required_module
 from onepo.servers.ports import port_holder
@@ -38,10 +40,18 @@ def _external(settings: Settings, open_ended: int) -> Iterator[str]:
             f"{open_ended} records are open-ended and need a grader: with START_REWARD_SERVER=0 set REWARD_MODEL_URL "
             "to its chat completions and REWARD_MODEL_NAME to the name of its model"
         )
-    elif not settings.grader.url.startswith(("http://", "https://")):
-        yield f"REWARD_MODEL_URL={settings.grader.url}: must begin with http:// or https://"
-    elif "@" in urlsplit(settings.grader.url).netloc:
-        yield "REWARD_MODEL_URL holds a user name or a password, which would be written down: use REWARD_MODEL_API_KEY"
+    else:
+        yield from _address(settings.grader.url)
+
+
+def _address(url: str) -> Iterator[str]:
+    try:
+        query = urlsplit(chat_url(url)).query
+    except UserError as error:
+        yield f"REWARD_MODEL_URL: {error}"
+        return
+    if (query and not query.startswith("api-version=")) or "&" in query:  # Azure wants one
+        yield "REWARD_MODEL_URL has a query, which would be written down: give a key as REWARD_MODEL_API_KEY"
 
 
 def _managed(config: DictConfig, settings: Settings, open_ended: int) -> Iterator[str]:
@@ -60,6 +70,11 @@ def _managed(config: DictConfig, settings: Settings, open_ended: int) -> Iterato
         return
     if not Path(server.path, "config.json").is_file():
         yield f"REWARD_MODEL_PATH={server.path}: is not a model directory, it has no config.json"
+    else:
+        try:
+            yield from weight_problems(Path(server.path), "REWARD_MODEL_PATH")
+        except UserError as error:
+            yield f"REWARD_MODEL_PATH={server.path}: {error}"
     if server.chat_template and not Path(server.chat_template).is_file():
         yield f"REWARD_MODEL_CHAT_TEMPLATE={server.chat_template} is not an existing file"
     try:
@@ -102,24 +117,21 @@ def _engine(server: RewardServerSettings) -> Iterator[str]:
 
 
 def _gpus(config: DictConfig, server: RewardServerSettings) -> Iterator[str]:
-    visible = len(server.gpus.split(",")) if server.gpus else torch.cuda.device_count()
+    named = server.gpus.split(",") if server.gpus else None
+    visible = len(set(named)) if named else torch.cuda.device_count()
     needed = server.dp * server.tp
     if needed > visible:
-        where = f"REWARD_MODEL_GPUS={server.gpus} names {visible}" if server.gpus else f"{visible} GPU(s) are visible"
+        where = f"REWARD_MODEL_GPUS={server.gpus} names {visible}" if named else f"{visible} GPU(s) are visible"
         yield (
             f"REWARD_MODEL_DP={server.dp} x REWARD_MODEL_TP={server.tp} need {needed} GPUs, and {where}: lower them "
             "or add GPUs"
         )
+    of_the_run = os.environ.get("CUDA_VISIBLE_DEVICES")
+    shared = named is None or of_the_run is None or bool(set(named) & set(of_the_run.split(",")))
     rollout = config.actor_rollout_ref.rollout.gpu_memory_utilization
-    shared = not server.gpus or not _apart(server.gpus)
     if shared and rollout + server.mem_fraction >= 1:
+        advice = "give the run others with CUDA_VISIBLE_DEVICES" if named else "name others with REWARD_MODEL_GPUS"
         yield (
             f"ROLLOUT_GPU_MEMORY_UTILIZATION={rollout} and REWARD_MODEL_MEM_FRACTION={server.mem_fraction} together "
-            "leave nothing of the GPUs that they share: lower one of them, or set REWARD_MODEL_GPUS"
+            f"leave nothing of the GPUs that they share: lower one of them, or {advice}"
         )
-
-
-def _apart(gpus: str) -> bool:
-    """Whether the grader's GPUs are none of the run's, as far as CUDA_VISIBLE_DEVICES tells."""
-    of_the_run = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return of_the_run is not None and not set(gpus.split(",")) & set(of_the_run.split(","))

@@ -74,7 +74,7 @@ def stored_shapes(path: Path) -> Iterator[tuple[str, list[int]]]:
 
 def _files(path: Path, *, trust_remote_code: bool) -> Iterator[str]:
     """Weights, and code that would be run."""
-    yield from _weights(path)
+    yield from weight_problems(path, "MODEL_PATH")
     for name in ("config.json", "tokenizer_config.json"):
         file = path / name
         if file.exists() and "auto_map" in _read_json(file) and not trust_remote_code:
@@ -96,31 +96,32 @@ def _read_json(file: Path) -> dict:
     return content
 
 
-def _weights(path: Path) -> Iterator[str]:
+def weight_problems(path: Path, option: str) -> Iterator[str]:
+    """Weight files that are missing or broken in a model directory, which the user gave by ``option``."""
     for index in (path / "model.safetensors.index.json", path / "pytorch_model.bin.index.json"):
         if index.exists():
             weight_map = _read_json(index).get("weight_map")
             if not weight_map or not isinstance(weight_map, dict):
-                yield f"MODEL_PATH={path}: {index.name} has no weight_map that names the weight files"
+                yield f"{option}={path}: {index.name} has no weight_map that names the weight files"
                 return
             shards = sorted(set(weight_map.values()))
             missing = [name for name in shards if not (path / name).exists()]
             if missing:
                 yield (
-                    f"MODEL_PATH={path}: {index.name} names {len(shards)} weight files, "
+                    f"{option}={path}: {index.name} names {len(shards)} weight files, "
                     f"{len(missing)} are missing ({', '.join(missing[:3])})"
                 )
             else:
-                yield from _broken_shards(path, shards)
+                yield from _broken_shards(path, shards, option)
             return
     whole = [name for name in ("model.safetensors", "pytorch_model.bin") if (path / name).exists()]
     if whole:
-        yield from _broken_shards(path, whole)
+        yield from _broken_shards(path, whole, option)
     else:
-        yield f"MODEL_PATH={path} has no weights (model.safetensors or an index of shards)"
+        yield f"{option}={path} has no weights (model.safetensors or an index of shards)"
 
 
-def _broken_shards(path: Path, shards: list[str]) -> Iterator[str]:
+def _broken_shards(path: Path, shards: list[str], option: str) -> Iterator[str]:
     """Weight files that were cut off, as an interrupted download leaves them."""
     for name in shards:
         if name.endswith(".safetensors"):
@@ -128,7 +129,7 @@ def _broken_shards(path: Path, shards: list[str]) -> Iterator[str]:
                 with safe_open(path / name, "pt"):
                     pass
             except (SafetensorError, OSError) as error:
-                yield f"MODEL_PATH={path}: {name} is not a whole safetensors file ({error})"
+                yield f"{option}={path}: {name} is not a whole safetensors file ({error})"
 
 
 def load_model_config(config: DictConfig):

@@ -69,7 +69,7 @@ class RunConsole:
         ]
 
     def say(self, text: str) -> None:
-        with self._lock:
+        with self._lock, suppress(OSError):  # the run goes on when its terminal is gone
             self._clear()
             self._stream.write(text + "\n")
             self._stream.flush()
@@ -138,7 +138,7 @@ class RunConsole:
             text = f"{self._phase}: {now - self._started:.0f} s"
         else:
             text = progress_line(self._step, self._plan, self._live(self._step), now - self._step_started)
-        with self._lock:
+        with self._lock, suppress(OSError):
             if terminal:
                 self._clear()
                 # a line that wraps could not be taken back

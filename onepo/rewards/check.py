@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,12 +23,21 @@ from onepo.endpoints.chat import ChatEndpoint, chat_url
 from onepo.errors import UserError
 from onepo.rewards.grader import Grading, RubricGrader
 from onepo.rewards.probe import settle
+from onepo.rewards.probe_errors import GRADER
 from onepo.rewards.quality import malformed_outputs, summarise
 from onepo.rewards.stored_responses import StoredAnswer, draw_answers, told
 from onepo.rewards.template import load_template
 
 # the tool grades with what a run grades with
 RUN = OmegaConf.load(files("onepo.config").joinpath("onepo.yaml")).onepo
+OPTIONS = replace(
+    GRADER,
+    url="--url",
+    model="--name",
+    timeout="--timeout",
+    max_tokens="--max-tokens",
+    refusal="It takes no request for a grading: look at what --extra-body adds, and at the grader's log",
+)
 _PROBE_PATIENCE = 10.0  # seconds for an endpoint that is not there: a wrong address is told soon
 
 
@@ -90,7 +100,12 @@ async def _grade_twice(
 ) -> list[list[Grading]]:
     """One list of gradings per template, each in the order of the answers; the second pass begins after the first."""
     settled = await settle(
-        extra_body=extra_body, outage_limit=_PROBE_PATIENCE, template=templates[0], **endpoint, **grading
+        extra_body=extra_body,
+        outage_limit=_PROBE_PATIENCE,
+        template=templates[0],
+        options=OPTIONS,
+        **endpoint,
+        **grading,
     )
     for line in settled.lines:
         _say(out, line)
@@ -138,4 +153,6 @@ def _say(console: Console, text: str) -> None:
 
 
 if __name__ == "__main__":
-    typer.run(check)
+    app = typer.Typer(pretty_exceptions_show_locals=False)  # the key is one of them
+    app.command()(check)
+    app()

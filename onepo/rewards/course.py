@@ -15,3 +15,12 @@ class GradingCourse:
     malformed: int  # outputs that were refused
     cut: bool  # the conversation was longer than the grader's context
     seconds: float
+
+    @classmethod
+    def not_asked(cls, *, rubrics: int) -> "GradingCourse":
+        return cls(rubrics, False, None, None, requests=0, malformed=0, cut=False, seconds=0.0)
+
+    @classmethod
+    def broken(cls, *, rubrics: int, explanation: str) -> "GradingCourse":
+        """The reward itself raised: a worker that died, a defect."""
+        return cls(rubrics, True, "error", explanation, requests=0, malformed=0, cut=False, seconds=0.0)

@@ -9,11 +9,10 @@ from onepo.endpoints.chat import (
     ChatEndpoint,
     ContextLengthExceeded,
     EndpointError,
-    EndpointUnavailable,
-    RequestRefused,
     RequestTimedOut,
     ServerFailed,
 )
+from onepo.endpoints.explain import FAILURES
 from onepo.rewards.rubric import (
     MalformedGrading,
     Messages,
@@ -26,13 +25,6 @@ from onepo.rewards.rubric import (
 TEMPERATURE_STEP = 0.2  # each attempt is that much more random than the one before, the first takes the likeliest words
 SHOWN_CHARACTERS = 200
 
-_FAILURES = {
-    RequestTimedOut: "timed_out",
-    ServerFailed: "server_error",
-    EndpointUnavailable: "unavailable",
-    ContextLengthExceeded: "context_length",
-    RequestRefused: "refused",
-}
 _WORTH_ANOTHER_ATTEMPT = (RequestTimedOut, ServerFailed)
 
 
@@ -99,7 +91,7 @@ class RubricGrader:
                 if isinstance(error, ContextLengthExceeded) and not cut:
                     conversation, cut = cut_conversation(conversation), True
                     continue
-                failure, explanation = _FAILURES[type(error)], str(error)
+                failure, explanation = FAILURES[type(error)], str(error)
                 if not isinstance(error, _WORTH_ANOTHER_ATTEMPT):
                     break
             attempt += 1

@@ -17,7 +17,7 @@ from onepo.rewards.multiple_choice import multiple_choice_score
 from onepo.rewards.rubric import rubric_score
 from onepo.rewards.shaping import answer_length_penalty, overlong_penalty
 from onepo.rewards.template import load_template
-from onepo.rewards.visible_answer import has_closed_thinking, thinking_is_open, visible_answer
+from onepo.rewards.visible_answer import has_closed_thinking, thinking_is_open, visible_answer, whole_turn
 from onepo.settings import GraderSettings, parse_settings
 
 # what is told about every sample, and what dynamic sampling may therefore compare
@@ -66,17 +66,18 @@ class OnePORewardManager(RewardManagerBase):
         response_tokens: int,
         opened_in_prompt: bool,
     ) -> dict[str, Any]:
-        thinking = {"opened_in_prompt": opened_in_prompt, "marker": self._settings.answer_marker}
-        open_thought = thinking_is_open(response, **thinking)
-        answer = visible_answer(response, marker=self._settings.answer_marker)
-        if open_thought and opened_in_prompt and not has_closed_thinking(response, **thinking):
-            answer = ""  # all of it is thought
+        marker = self._settings.answer_marker
+        turn = whole_turn(response, opened_in_prompt=opened_in_prompt)
+        answer = visible_answer(turn, marker=marker)
+        # a form that scores 0 whatever the answer says
+        lacks_form = self._settings.require_thinking and not has_closed_thinking(turn, marker=marker)
         met, course = "", None
         if task["style"] == OPEN_ENDED:
-            acc, met, course = await self._grade(task, messages, "" if open_thought else answer)
+            hidden = lacks_form or thinking_is_open(turn, marker=marker)
+            acc, met, course = await self._grade(task, messages, "" if hidden else answer)
         else:
             acc = multiple_choice_score(answer, task["ground_truth"])
-        if self._settings.require_thinking and not has_closed_thinking(response, **thinking) and not math.isnan(acc):
+        if lacks_form:
             acc = 0.0
         overlong, answer_length = self._penalties(response_tokens, answer)
         scores = dict(zip(SCORES, (acc + overlong + answer_length, acc, overlong, answer_length), strict=True))
@@ -88,7 +89,7 @@ class OnePORewardManager(RewardManagerBase):
         """The unshaped score of an open-ended answer, the criteria that it meets, and how the grading went."""
         rubrics = list(task["rubrics"])
         if not answer:
-            return 0.0, "", GradingCourse(len(rubrics), False, None, None, 0, 0, False, 0.0)
+            return 0.0, "", GradingCourse.not_asked(rubrics=len(rubrics))
         grading = await self._grader.grade([*messages, {"role": "assistant", "content": answer}], rubrics)
         course = GradingCourse(
             rubrics=len(rubrics),

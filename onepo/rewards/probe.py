@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from onepo.endpoints.chat import Completion, EndpointError, RequestForm, chat_url
-from onepo.endpoints.explain import explained
+from onepo.endpoints.explain import EndpointOptions, explained
 from onepo.endpoints.negotiate import Settled, ask_once, negotiate, refused_fields
 from onepo.errors import UserError
 from onepo.rewards.grader import temperature_of
@@ -34,6 +34,7 @@ async def settle(
     template: str,
     max_tokens: int,
     max_retries: int,
+    options: EndpointOptions = GRADER,
 ) -> Settled:
     """Grade a small sample, leaving out one field of the request after the other until the endpoint takes it.
 
@@ -44,6 +45,7 @@ async def settle(
         extra_body: fields to send along, each of which may be refused.
         timeout, outage_limit: seconds for one answer; seconds to wait for an endpoint that is not there.
         template, max_tokens, max_retries: as for ``RubricGrader``.
+        options: how they are called where they were given.
 
     Raises:
         UserError: gradings are not possible, with the reason and the option to change.
@@ -51,19 +53,29 @@ async def settle(
     try:
         url = chat_url(url)
     except UserError as error:
-        raise UserError(f"{GRADER.url}: {error}") from None
+        raise UserError(f"{options.url}: {error}") from None
     endpoint = {"url": url, "model": model, "api_key": api_key, "timeout": timeout, "outage_limit": outage_limit}
     messages = grading_messages(template, SAMPLE, SAMPLE_RUBRICS)
     try:
-        return await _Probe(endpoint, messages, max_tokens=max_tokens, attempts=1 + max_retries).settle(extra_body)
+        probe = _Probe(endpoint, messages, max_tokens=max_tokens, attempts=1 + max_retries, options=options)
+        return await probe.settle(extra_body)
     except EndpointError as error:
         raise await explained(
-            error, options=GRADER, url=url, model=model, api_key=api_key, max_tokens=max_tokens
+            error, options=options, url=url, model=model, api_key=api_key, max_tokens=max_tokens
         ) from None
 
 
 class _Probe:
-    def __init__(self, endpoint: dict[str, Any], messages: Messages, *, max_tokens: int, attempts: int):
+    def __init__(
+        self,
+        endpoint: dict[str, Any],
+        messages: Messages,
+        *,
+        max_tokens: int,
+        attempts: int,
+        options: EndpointOptions,
+    ):
+        self._options = options
         self._endpoint = endpoint
         self._messages = messages
         self._limits = {"max_tokens": max_tokens, "schema": met_schema(len(SAMPLE_RUBRICS))}
@@ -80,7 +92,9 @@ class _Probe:
             lines[0] = "the grader takes a JSON schema, but its output under one is no grading: none is sent"
         if met is None:
             model, attempts, limit = self._endpoint["model"], self._attempts, self._limits["max_tokens"]
-            raise UserError(unusable_output(completion, model=model, attempts=attempts, max_tokens=limit))
+            raise UserError(
+                unusable_output(completion, options=self._options, model=model, attempts=attempts, max_tokens=limit)
+            )
         return Settled(form, [*lines, _verdict(met)])
 
     async def _graded(self, form: RequestForm, completion: Completion) -> tuple[list[bool] | None, Completion]:

@@ -1,10 +1,8 @@
 """What a grader's messages say: the options that it is set by, and what its unusable output points to."""
 
 from onepo.endpoints.chat import Completion
-from onepo.endpoints.explain import EndpointOptions, served_names
+from onepo.endpoints.explain import EndpointOptions
 from onepo.rewards.grader import shown
-
-__all__ = ["GRADER", "served_names", "unusable_output"]
 
 GRADER = EndpointOptions(
     who="grader",
@@ -19,9 +17,11 @@ GRADER = EndpointOptions(
 _CUT = "the token limit cuts it off"
 
 
-def unusable_output(completion: Completion, *, model: str, attempts: int, max_tokens: int) -> str:
+def unusable_output(
+    completion: Completion, *, options: EndpointOptions, model: str, attempts: int, max_tokens: int
+) -> str:
     """The message for a grader whose outputs are no gradings, with the last of them."""
-    limit = f"REWARD_MODEL_MAX_TOKENS (now {max_tokens})"
+    limit = f"{options.max_tokens} (now {max_tokens})"
     cut = completion.finish_reason == "length"
     if completion.reasoning or "<think>" in completion.text:
         seen = f"Thinking seems to be on, and {_CUT}" if cut else "Thinking seems to be on"
@@ -31,6 +31,6 @@ def unusable_output(completion: Completion, *, model: str, attempts: int, max_to
     else:
         advice = "Use a grader that follows instructions, or another REWARD_PROMPT_FILE."
     return (
-        f"REWARD_MODEL_NAME={model}: asked for a JSON list with true or false for each of 3 criteria, the grader wrote "
+        f"{options.model}={model}: asked for a JSON list with true or false for each of 3 criteria, the grader wrote "
         f"none in {attempts} attempts; its last output was {shown(completion.text)}. {advice}"
     )

@@ -15,7 +15,7 @@ from onepo.data.schema import OPEN_ENDED
 from onepo.data.table import load_tasks
 from onepo.errors import UserError
 from onepo.rewards.rubric import Messages
-from onepo.rewards.visible_answer import thinking_is_open, visible_answer
+from onepo.rewards.visible_answer import thinking_is_open, visible_answer, whole_turn
 
 RESPONSE_FIELDS = ("response", "teacher_response", "model_response")  # the first that a record has
 _DUMP_PROMPT, _DUMP_RESPONSE = "input", "output"  # what verl writes of each response at a validation
@@ -86,11 +86,12 @@ def _answers(candidates: Iterator[_Candidate], marker: str, left_out: Counter[st
             left_out["not open-ended"] += 1
         elif response is None:
             left_out["without a response"] += 1
-        elif thinking_is_open(response, opened_in_prompt=candidate.opened_in_prompt, marker=marker) or not (
-            answer := visible_answer(response, marker=marker)
-        ):
-            left_out["without a visible answer"] += 1
         else:
+            turn = whole_turn(response, opened_in_prompt=candidate.opened_in_prompt)
+            answer = visible_answer(turn, marker=marker)
+            if not answer or thinking_is_open(turn, marker=marker):
+                left_out["without a visible answer"] += 1
+                continue
             yield StoredAnswer([*task["prompt"], {"role": "assistant", "content": answer}], task["rubrics"])
 
 

@@ -5,6 +5,11 @@ import re
 _OPEN, _CLOSE = "<think>", "</think>"
 
 
+def whole_turn(response: str, *, opened_in_prompt: bool) -> str:
+    """The response with the opening tag that belongs to it, where the prompt has written that already."""
+    return f"{_OPEN}\n{response}" if opened_in_prompt else response
+
+
 def after_thinking(text: str) -> str:
     """What follows the last ``</think>``. A thought that was opened after it and never closed is not visible either."""
     return text.rpartition(_CLOSE)[2].partition(_OPEN)[0].strip()
@@ -20,28 +25,14 @@ def visible_answer(text: str, *, marker: str) -> str:
     return after_thinking(text[_end_of_last_marker(text, marker) :])
 
 
-def has_closed_thinking(text: str, *, opened_in_prompt: bool, marker: str) -> bool:
-    """Whether the response thinks and comes to an end of it: a closed think block, or the marker line.
-
-    Args:
-        text: the response.
-        opened_in_prompt: the prompt already ends with the opening tag.
-        marker: as in ``visible_answer``.
-    """
-    thought = text if opened_in_prompt else text.partition(_OPEN)[2]
-    return _CLOSE in thought or _end_of_last_marker(text, marker) > 0
+def has_closed_thinking(text: str, *, marker: str) -> bool:
+    """Whether the response thinks and comes to an end of it: a closed think block, or the marker line."""
+    return _CLOSE in text.partition(_OPEN)[2] or _end_of_last_marker(text, marker) > 0
 
 
-def thinking_is_open(text: str, *, opened_in_prompt: bool, marker: str) -> bool:
-    """Whether the response ends within a thought that nothing closes, so that it has no answer yet.
-
-    Args:
-        text, opened_in_prompt, marker: as in ``has_closed_thinking``.
-    """
-    end = _end_of_last_marker(text, marker)
-    if opened_in_prompt and not end:
-        text = _OPEN + text
-    return _OPEN in text[end:].rpartition(_CLOSE)[2]
+def thinking_is_open(text: str, *, marker: str) -> bool:
+    """Whether the response ends within a thought that nothing closes, so that it has no answer yet."""
+    return _OPEN in text[_end_of_last_marker(text, marker) :].rpartition(_CLOSE)[2]
 
 
 def _end_of_last_marker(text: str, marker: str) -> int:

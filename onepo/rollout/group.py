@@ -20,7 +20,7 @@ class Group(Generic[Outcome, Decision]):
     """
 
     def __init__(self, size: int, decide: Callable[[dict[int, Outcome]], Awaitable[Decision]]):
-        self._size = size
+        self.size = size
         self._decide = decide
         self._outcomes: dict[int, Outcome] = {}
         self._failed: set[int] = set()
@@ -44,7 +44,7 @@ class Group(Generic[Outcome, Decision]):
             await self._decide_when_complete()
 
     async def _decide_when_complete(self) -> None:
-        if len(self._outcomes) + len(self._failed) < self._size:
+        if len(self._outcomes) + len(self._failed) < self.size:
             return
         try:
             self._decision.set_result(await self._decide(self._outcomes))

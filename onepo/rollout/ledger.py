@@ -68,6 +68,8 @@ class RunLedger:
         self._validation_gradings = GradingLog()
         self._first_failure: str | None = None
         self._lost_grader: str | None = None
+        self._told_failures: set[str] = set()
+        self._new_failures: list[str] = []
 
     def teacher_enabled(self, step: int) -> bool:
         """Whether groups of this step may use a teacher response."""
@@ -93,6 +95,14 @@ class RunLedger:
     def report_grading(self, step: int, course: GradingCourse, *, validate: bool) -> None:
         """The grading of one response is over: it has a score, or it is given up."""
         (self._validation_gradings if validate else self._gradings[step]).add(course)
+        if course.failure is not None and course.failure not in self._told_failures:
+            self._told_failures.add(course.failure)
+            self._new_failures.append(f"{course.failure.replace('_', ' ')}: {course.explanation}")
+
+    def new_failures(self) -> list[str]:
+        """An example of each kind of failed grading that came up since the last call, for the first time in the run."""
+        failures, self._new_failures = self._new_failures, []
+        return failures
 
     def report_lost_grader(self, reason: str) -> None:
         """The managed grader ended and will not be started again."""

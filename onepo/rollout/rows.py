@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from verl.experimental.agent_loop import AgentLoopOutput
 
+from onepo.rewards.manager import MET, SCORES
+
 TEACHER_MASK = "teacher_mask"
 
 
@@ -35,11 +37,19 @@ def is_graded(output: AgentLoopOutput) -> bool:
     return not math.isnan(output.reward_score)
 
 
-def usable_rows(outputs: dict[int, AgentLoopOutput]) -> dict[int, AgentLoopOutput]:
-    """The graded rollouts of a group by session; none when more than one is missing, or nothing is left to compare.
+def mark_ungraded(output: AgentLoopOutput) -> None:
+    """Give a rollout whose reward raised the figures of a failed grading."""
+    output.reward_score = math.nan
+    output.extra_fields["reward_extra_info"] = {**dict.fromkeys(SCORES, math.nan), MET: ""}
 
-    A response whose grading failed is not a bad response: it takes no part, and never counts as 0.
+
+def usable_rows(outputs: dict[int, AgentLoopOutput], *, size: int) -> dict[int, AgentLoopOutput]:
+    """The graded rollouts of a group of ``size`` by session.
+
+    None when a grading failed and more than one rollout is missing in all, or nothing is left to compare: a response
+    whose grading failed is not a bad response, so it takes no part and never counts as 0.
     """
     graded = {session: output for session, output in outputs.items() if is_graded(output)}
-    missing = len(outputs) - len(graded)
-    return graded if missing == 0 or (missing == 1 and len(graded) >= 2) else {}
+    if len(graded) == len(outputs) or (len(graded) == size - 1 and len(graded) >= 2):
+        return graded
+    return {}

@@ -18,10 +18,12 @@ from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorke
 
 from onepo.compat import plain_class
 from onepo.data.chat import end_of_turn_token_id, rollout_stop_ids
+from onepo.errors import last_line
+from onepo.rewards.course import GradingCourse
 from onepo.rewards.manager import GRADING
 from onepo.rollout.group import Group
 from onepo.rollout.ledger import GroupReport, GroupSignal, ledger_name
-from onepo.rollout.rows import TrainingRow, is_graded, reward_info, usable_rows
+from onepo.rollout.rows import TrainingRow, is_graded, mark_ungraded, reward_info, usable_rows
 from onepo.rollout.seeds import PromptSeeds, session_seed
 from onepo.settings import parse_settings
 from onepo.teachers.cached import cached_response, response_token_ids
@@ -120,24 +122,24 @@ class OnePOAgentLoopWorker(plain_class(AgentLoopWorkerTQ)):
 
     async def _score(self, output: AgentLoopOutput, columns: Mapping[str, Any], *, validate: bool) -> None:
         """Score a rollout in place, and tell the ledger how its grading went."""
-        await self._compute_score([output], kwargs=columns)
-        course = reward_info(output).pop(GRADING)
+        try:
+            await self._compute_score([output], kwargs=columns)
+            course = reward_info(output).pop(GRADING)
+        except Exception as error:  # the reward worker died, or the reward has a defect: no score, and no 0 either
+            logger.exception("the reward of a response to record %s raised", columns["index"])
+            mark_ungraded(output)
+            explanation = f"the reward raised {type(error).__name__}: {last_line(error)}"
+            course = GradingCourse.broken(rubrics=len(columns["reward_model"]["rubrics"]), explanation=explanation)
         if course is not None:
             await self._ledger.report_grading.remote(columns["global_steps"], course, validate=validate)
 
     async def _decide(self, prompt: Mapping[str, Any], group: Group, outputs: dict[int, AgentLoopOutput]) -> Decision:
         """All rollouts of a prompt are scored: offer the teacher's response, and report the group."""
         step = prompt["global_steps"]
-        rows = usable_rows(outputs)
+        rows = usable_rows(outputs, size=group.size)
         candidate, teacher_failed = None, False
         if rows and await self._ledger.teacher_enabled.remote(step):
-            try:
-                candidate = await self._teacher_candidate(prompt, step, next(iter(rows.values())))
-                teacher_failed = candidate is not None and not is_graded(candidate)
-            except Exception:  # a teacher that cannot be scored is no candidate; the student's rollouts are as good
-                logger.exception("the teacher response of record %s could not be scored", prompt["index"])
-                teacher_failed = True
-            candidate = None if teacher_failed else candidate
+            candidate, teacher_failed = await self._offer(prompt, step, next(iter(rows.values())))
         student_acc = fmean(reward_info(output)["acc"] for output in rows.values()) if rows else None
         teacher_session = None
         if candidate is not None and teacher_is_used(candidate.reward_score, [o.reward_score for o in rows.values()]):
@@ -157,6 +159,19 @@ class OnePOAgentLoopWorker(plain_class(AgentLoopWorkerTQ)):
             )
         )
         return Decision(rows, teacher_session)
+
+    async def _offer(
+        self, prompt: Mapping[str, Any], step: int, sibling: AgentLoopOutput
+    ) -> tuple[AgentLoopOutput | None, bool]:
+        """The prompt's candidate, if it has one, and whether there was a teacher response that got no score."""
+        try:
+            candidate = await self._teacher_candidate(prompt, step, sibling)
+        except Exception:  # a response that cannot be read is no candidate; the student's rollouts are as good
+            logger.exception("the teacher response of record %s could not be used", prompt["index"])
+            return None, True
+        if candidate is not None and not is_graded(candidate):
+            return None, True
+        return candidate, False
 
     async def _teacher_candidate(
         self, prompt: Mapping[str, Any], step: int, sibling: AgentLoopOutput

@@ -71,12 +71,15 @@ def _sglang(options: EngineOptions) -> tuple[list[str], list[str], dict[str, str
         placement = ["--dp-size", str(options.dp), "--tp-size", str(options.tp)]
         return start, [*placement, "--mem-fraction-static", str(options.mem_fraction)], {}
     placement = ["--device", "cpu"]
-    placement += ["--attention-backend", "torch_native"]  # the default needs a processor with AMX
-    placement += ["--sampling-backend", "pytorch"]  # the other one is CUDA code
     placement += ["--grammar-backend", "llguidance"]  # the default one ends the server at the first JSON schema
-    placement += ["--disable-overlap-schedule"]  # there is no device work to overlap with
     placement += ["--max-total-tokens", str(_CPU_CACHE_TOKENS)]
-    return start, placement, {**_CPU_ENV, "SGLANG_USE_CPU_ENGINE": "1"}  # its CPU code is off without the variable
+    placement += ["--sleep-on-idle"]  # an idle scheduler would keep a core busy
+    env = {
+        "SGLANG_USE_CPU_ENGINE": "1",  # its CPU code is off without it
+        "TORCHDYNAMO_DISABLE": "1",  # compiling needs a C++ compiler
+        "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0",  # a health check would generate a token, and may hang
+    }
+    return start, placement, {**_CPU_ENV, **env}
 
 
 def _vllm(options: EngineOptions) -> tuple[list[str], list[str], dict[str, str]]:

@@ -4,23 +4,29 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from onepo.endpoints.chat import chat_url
+from onepo.endpoints.explain import EndpointOptions, served_names
 from onepo.rewards.probe import settle
-from onepo.rewards.probe_errors import served_names
+from onepo.rewards.probe_errors import GRADER
 from onepo.rewards.template import load_template, template_hash
 from onepo.servers.engines import HEALTH_PATH, EngineOptions, server_command
 from onepo.servers.managed import ManagedServer, ServerStartFailed
 from onepo.settings import GraderSettings, RewardServerSettings
 
 LOG_FILE = "grader.log"
+# a local grader has no address or name that the user gave
+LOCAL = replace(GRADER, url="the local grader", model="the local grader, model")
 LOCAL_NAME = "grader"  # of a local grader's model, unless the user gives another one
 _PROBE_PATIENCE = 10.0  # seconds for an endpoint that is not there yet
 
 
-def probe_grader(grader: GraderSettings, *, api_key: str | None, say: Callable[[str], None]) -> dict[str, Any]:
+def probe_grader(
+    grader: GraderSettings, *, api_key: str | None, say: Callable[[str], None], options: EndpointOptions = GRADER
+) -> dict[str, Any]:
     """Have one real grading done and say what the endpoint takes.
 
     Returns the keys of ``onepo.grader`` that change by it: ``url`` in full, and ``form``.
@@ -28,6 +34,7 @@ def probe_grader(grader: GraderSettings, *, api_key: str | None, say: Callable[[
     Raises:
         UserError: the endpoint is no usable grader.
     """
+    say("asking the grader for a small grading")
     settled = asyncio.run(
         settle(
             url=grader.url,
@@ -39,6 +46,7 @@ def probe_grader(grader: GraderSettings, *, api_key: str | None, say: Callable[[
             template=load_template(grader.prompt_file),
             max_tokens=grader.max_tokens,
             max_retries=grader.max_retries,
+            options=options,
         )
     )
     for line in settled.lines:
@@ -80,7 +88,7 @@ class LocalGrader:
         self._options = options
         self._say = say
         self._lost = lost
-        self._ready = False
+        self._ready = self._was_ready = False
         self._log = logs_dir / LOG_FILE
         self.name = name or LOCAL_NAME
         host = f"[{options.host}]" if ":" in options.host else options.host  # an IPv6 address
@@ -103,6 +111,8 @@ class LocalGrader:
                 extra_args=options.extra_args,
             )
         )
+        if options.python:  # an environment of its own, which our packages must not shadow
+            command = replace(command, env={**command.env, "PYTHONPATH": ""})
         self._server = ManagedServer(
             command,
             log=self._log,
@@ -135,13 +145,15 @@ class LocalGrader:
     def _on_state(self, status: dict[str, Any]) -> None:
         state = status["state"]
         if state == "ready":
-            self._ready = True
+            self._ready = self._was_ready = True
             self._say(f"the grader is ready after {status['seconds']:.0f} s")
         elif state == "ended":
+            self._ready = False
             left, allowed = status["restarts_left"], self._options.max_restarts
             again = f": starting it again (restart {allowed - left + 1} of {allowed})" if left else ""
             self._say(f"the grader {_ended(status['exit_code'])}{again}")
-        elif state == "failed" and self._ready:  # a first start that fails is told by `start`
+        elif state == "failed" and self._was_ready:  # a first start that fails is told by `start`
+            self._ready = False
             self._lost(status["reason"])
 
 

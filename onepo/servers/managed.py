@@ -1,6 +1,7 @@
 """A server that a run started and owns: it ends with the run, however the run ends."""
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from typing import Any
 from onepo.servers.engines import Command
 from onepo.servers.groups import KILL_SECONDS, end_group
 from onepo.servers.supervisor import Spec, log_tail
+
+logger = logging.getLogger(__name__)
 
 _STOP_SECONDS = 8  # from TERM to KILL: long enough for an engine, and all is over 15 seconds after the owner's end
 _HEALTH_MARGIN = 5  # seconds; the supervisor may have to finish a health check first
@@ -146,7 +149,10 @@ class ManagedServer:
             self._failure = status
         if state in ("ready", "failed"):
             self._settled.set()
-        self._on_state(status)
+        try:
+            self._on_state(status)
+        except Exception:  # the reading must go on: a supervisor that nobody reads would stop the server
+            logger.exception("a status of the server could not be passed on")
 
     def _replace_supervisor(self, code: int) -> None:
         """Do what the supervisor, which somebody else ended, cannot do any more."""

@@ -39,7 +39,7 @@ def check_writable(source: Path, out: Path, responses: Responses) -> None:
 
 @contextlib.contextmanager
 def _partial(source: Path, out: Path, responses: Responses) -> Iterator[Path]:
-    partial = out.with_name(f".{out.name}.partial")
+    partial = out.with_name(f".partial-{out.name}")
     try:
         _WRITERS[out.suffix.lower()](source, partial, responses)
         yield partial
@@ -62,16 +62,16 @@ def _filled(source: Path, responses: Responses) -> Iterator[dict[str, Any]]:
 
 
 def _write_jsonl(source: Path, target: Path, responses: Responses) -> None:
-    with target.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(f"{_json(record)}\n" for record in _filled(source, responses))
+    with target.open("wb") as file:
+        file.writelines(_json(record) + b"\n" for record in _filled(source, responses))
 
 
 def _write_json(source: Path, target: Path, responses: Responses) -> None:
     records = _filled(source, responses)
-    with target.open("w", encoding="utf-8", newline="\n") as file:
-        file.write(f"[\n{_json(next(records))}")
-        file.writelines(f",\n{_json(record)}" for record in records)
-        file.write("\n]\n")
+    with target.open("wb") as file:
+        file.write(b"[\n" + _json(next(records)))
+        file.writelines(b",\n" + _json(record) for record in records)
+        file.write(b"\n]\n")
 
 
 def _write_parquet(source: Path, target: Path, responses: Responses) -> None:
@@ -91,25 +91,16 @@ def _with_responses(table: pa.Table, responses: Responses) -> pa.Table:
     present = table.column(place) if place >= 0 else pa.nulls(table.num_rows)
     kind = pa.string() if pa.types.is_null(present.type) else present.type
     one = (lambda text: [text]) if pa.types.is_list(kind) or pa.types.is_large_list(kind) else (lambda text: text)
-    values = [
-        old if new is None else one(new) for old, new in zip(present.to_pylist(), responses, strict=True)
-    ]
+    values = [old if new is None else one(new) for old, new in zip(present.to_pylist(), responses, strict=True)]
     column = pa.array(values, kind)
     return table.append_column(FIELD, column) if place < 0 else table.set_column(place, FIELD, column)
 
 
-def _json(record: dict[str, Any]) -> str:
-    text = json.dumps(record, ensure_ascii=False)
-    # a lone surrogate of the source has no UTF-8
-    return text if text.isascii() or _encodable(text) else json.dumps(record)
-
-
-def _encodable(text: str) -> bool:
+def _json(record: dict[str, Any]) -> bytes:
     try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        return json.dumps(record, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # half a character in a field that training does not read: only its escape has bytes
+        return json.dumps(record).encode()
 
 
 _WRITERS = {".json": _write_json, ".jsonl": _write_jsonl, ".parquet": _write_parquet}

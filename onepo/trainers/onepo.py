@@ -48,6 +48,7 @@ class OnePOTrainer(PPOTrainerSync):
         self._dispatched = 0  # prompts sent to rollout in the current step
         self._rollout_awake = True
         self._validating = False
+        self._failed_validation: ControlledStop | None = None
         self._trained_step = 0  # the last step whose update is complete
         self._teachers_doubted = False
         super().__init__(config)
@@ -123,16 +124,22 @@ class OnePOTrainer(PPOTrainerSync):
             if failure := ray.get(self.ledger.first_failure.remote()):
                 self.journal.event("note", text=f"the first rollout that failed said: {failure.splitlines()[-1]}")
             raise
+        if stop := self._failed_validation:  # that of the final step
+            self.journal.event("stop", step=self.global_steps, reason=stop.reason, exit_code=stop.exit_code)
+            raise stop
         self.journal.event("end")
 
     def on_step_begin(self):
+        if self._failed_validation:
+            raise self._failed_validation
         super().on_step_begin()
         self._dispatched = 0
         self.config.trainer.save_freq = 1 if self.schedule.saves_at(self.global_steps) else 0
         self.journal.event("begin", step=self.global_steps)
 
     def on_sample_end(self):
-        self._stop_if_ungraded(planned=0)
+        if stop := self._too_many_failed(planned=0):
+            raise stop
         super().on_sample_end()
         self._rollout_awake = False
 
@@ -156,10 +163,9 @@ class OnePOTrainer(PPOTrainerSync):
             self._save_checkpoint()
         if stop.exit_code == 0 and self.schedule.validates:
             self.checkpoint_manager.update_weights(self.global_steps)
-            try:
-                self.logger.log(data=self._validate(), step=self.global_steps)
-            except ControlledStop as failure:
-                stop = failure
+            self.checkpoint_manager.resume_generation_replicas()  # aborting has closed them to new requests
+            self.logger.log(data=self._validate(), step=self.global_steps)
+            stop = self._failed_validation or stop
         self._shutdown_dump_executor()
         self.journal.event("stop", step=self.global_steps, reason=stop.reason, exit_code=stop.exit_code)
         return stop
@@ -185,6 +191,10 @@ class OnePOTrainer(PPOTrainerSync):
         )
         if {name for name, count in signals.items() if count} <= {GroupSignal.ALL_RIGHT.value}:
             raise ControlledStop(f"{asked}: every answer is right, there is nothing left to learn", 0)
+        if ungraded := signals.get(GroupSignal.UNGRADED.value):
+            raise ControlledStop(
+                f"{asked} (groups: {counts}). {ungraded} were replaced because gradings failed: look at the grader.", 3
+            )
         raise ControlledStop(
             f"{asked} (groups: {counts}). Groups whose rollouts all score the same teach nothing and were filtered. "
             "Set ENABLE_FILTER_GROUPS=False to train on them, raise MAX_NUM_GEN_BATCHES, or check data and reward.",
@@ -192,7 +202,7 @@ class OnePOTrainer(PPOTrainerSync):
         )
 
     def _check_progress(self):
-        """Raise if the waiting has no end: a grader that is lost, or an agent-loop worker that died.
+        """Raise if the waiting has no end: a grader that is lost, or a worker that died.
 
         A busy worker answers between two of its requests; Ray raises for a dead one.
         """
@@ -200,15 +210,21 @@ class OnePOTrainer(PPOTrainerSync):
             planned = len(self.val_dataset) * self.config.actor_rollout_ref.rollout.val_kwargs.n
         else:
             planned = self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n
-        self._stop_if_ungraded(planned=planned)
-        ray.get([worker.__ray_ready__.remote() for worker in self.agent_loop_manager.agent_loop_workers])
+        if stop := self._too_many_failed(planned=planned):
+            raise stop
+        workers = self.agent_loop_manager.agent_loop_workers + self.reward_loop_manager.reward_loop_workers
+        ray.get([worker.__ray_ready__.remote() for worker in workers])
 
-    def _stop_if_ungraded(self, *, planned: int):
-        """Stop when too many gradings of this step, or of the validation that is running, have failed."""
+    def _too_many_failed(self, *, planned: int) -> ControlledStop | None:
+        """The stop when too many gradings of this step, or of the validation that is running, have failed."""
         reason = ray.get(self.ledger.stop_reason.remote(self.global_steps, validate=self._validating, planned=planned))
-        if reason:
-            phase = "validation after step" if self._validating else "step"
-            raise ControlledStop(f"{phase} {self.global_steps}: {reason}", 3)
+        phase = "validation after step" if self._validating else "step"
+        return ControlledStop(f"{phase} {self.global_steps}: {reason}", 3) if reason else None
+
+    def _tell_failures(self):
+        """Say of each kind of failed grading once what it looks like."""
+        for text in ray.get(self.ledger.new_failures.remote()):
+            self.journal.event("note", text=f"a grading failed: {text}")
 
     # ---- update
 
@@ -275,6 +291,7 @@ class OnePOTrainer(PPOTrainerSync):
         for name in SCORES:
             metrics[f"reward/{name}"] = float(np.mean([info[name] for info in infos]))
         metrics.update(ray.get(self.ledger.close_step.remote(global_steps)))
+        self._tell_failures()
         if metrics.get("onepo/teacher_acc") == 0 and not self._teachers_doubted:
             self._teachers_doubted = True
             self.journal.event(
@@ -288,11 +305,12 @@ class OnePOTrainer(PPOTrainerSync):
         self._validating = True
         try:
             metrics = super()._validate()
-            self._stop_if_ungraded(planned=0)
+            # raised when the next step begins, so that the metrics of this one are written down
+            self._failed_validation = self._too_many_failed(planned=0)
         finally:
             self._validating = False
-            gradings = ray.get(self.ledger.close_validation.remote())
-        return {**metrics, **gradings}
+        self._tell_failures()
+        return {**metrics, **ray.get(self.ledger.close_validation.remote())}
 
     def _dump_generations(self, inputs, outputs, gts, scores, reward_extra_infos_dict, dump_path):
         infos = {name: without_nan(values) for name, values in reward_extra_infos_dict.items()}

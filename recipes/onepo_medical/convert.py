@@ -33,6 +33,16 @@ SOURCES_SHOWN = 20
 TRAIN, VAL = "train.jsonl", "val.jsonl"
 
 
+def read(sources: list[Path]) -> pa.Table:
+    """The tasks of all sources. Raises UserError when a source is not usable or has tasks of another type."""
+    tasks = load_tasks([str(source) for source in sources])
+    if foreign := sorted(set(tasks["type"].to_pylist()) - set(PUBLISHED)):
+        raise UserError(
+            f"found records of type {', '.join(foreign)}; the data set has only {' and '.join(PUBLISHED)} ones"
+        )
+    return tasks
+
+
 def differences(tasks: pa.Table) -> list[str]:
     """What is not as published, one text for each type of task."""
     counts = Counter(tasks["type"].to_pylist())
@@ -116,7 +126,7 @@ def convert(
         for name in (TRAIN, VAL):  # also a val.jsonl of an earlier split, which this one may train on
             if (out / name).exists():
                 raise UserError(f"{out / name} exists: remove it, or name another directory with --out")
-        tasks = load_tasks([str(source) for source in sources])
+        tasks = read(sources)
         console.print(_contents(tasks), _sources(tasks))
         digests = prompt_digests(tasks)
         _say(console, f"records whose prompt came before: {len(digests) - len(set(digests))}")

@@ -106,8 +106,9 @@ def records(count: int = TOTAL, *, seed: int = 0) -> Iterator[dict[str, Any]]:
 
 def write_json(items: Iterable[dict[str, Any]], path: Path) -> None:
     with path.open("w", encoding="utf-8") as file:
+        file.write("[")
         for number, item in enumerate(items):
-            file.write((",\n" if number else "[\n") + json.dumps(item, ensure_ascii=False))
+            file.write((",\n" if number else "\n") + json.dumps(item, ensure_ascii=False))
         file.write("\n]\n")
 
 

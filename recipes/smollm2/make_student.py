@@ -28,6 +28,8 @@ def make_student(folder: Path) -> None:
     plain.tie_weights()
     end = tokenizer.convert_tokens_to_ids("<|im_end|>")
     plain.generation_config = GenerationConfig(eos_token_id=end, pad_token_id=end)
+    # the name that transformers 4 reads; an engine that has it would take its default without a word
+    plain.config.rope_theta = plain.config.rope_parameters["rope_theta"]
     plain.to(torch.bfloat16).save_pretrained(folder)
     # the reader leaves out how SmolLM2 splits text: digits alone, then bytes
     backend = tokenizer.backend_tokenizer

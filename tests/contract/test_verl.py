@@ -130,7 +130,7 @@ def test_the_cpu_backend_is_active_in_this_process():
 
 
 def test_what_is_under_way_can_be_aborted_and_rollout_put_to_sleep():
-    for name in ("abort_replicas", "sleep_replicas"):
+    for name in ("abort_replicas", "sleep_replicas", "resume_generation_replicas"):
         assert inspect.signature(getattr(CheckpointEngineManager, name)).bind("self")
 
 

@@ -36,11 +36,11 @@ os.execv({python!r}, [{python!r}, "-m", "tests.scripted_grader", *arguments])
 """
 
 
-def write_mixed_data(path: Path, *, each: int) -> Path:
-    """As many multiple-choice records as open-ended ones, in turn."""
+def write_mixed_data(path: Path, *, each: int, skip: int = 0) -> Path:
+    """As many multiple-choice records as open-ended ones, in turn, from the quickstart's behind the first ``skip``."""
     choices = Path(QUICK["TRAIN_FILE"]).read_text().splitlines()
     lines = []
-    for text in islice(choices, each):
+    for text in islice(choices, skip, skip + each):
         record = json.loads(text)
         open_ended = {
             "type": "open_ended",
@@ -57,7 +57,8 @@ def local_grader(folder: Path, port: int, *arguments: str) -> dict[str, str]:
     """Options with which a run starts the scripted grader, with these arguments, as its engine."""
     model, python = folder / "the grader", folder / "python"
     model.mkdir()
-    (model / "config.json").write_text("{}")  # all that is looked at
+    (model / "config.json").write_text("{}")  # that there are such files is all that is looked at
+    (model / "pytorch_model.bin").touch()
     python.write_text(ENGINE_PYTHON.format(python=sys.executable, root=str(ROOT), extra=list(arguments)))
     python.chmod(0o755)
     return {"REWARD_MODEL_PATH": str(model), "REWARD_MODEL_PORT": str(port), "REWARD_SERVER_PYTHON": str(python)}

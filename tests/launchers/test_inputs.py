@@ -145,3 +145,17 @@ def test_setup_does_not_empty_a_foreign_directory(tmp_path):
     assert result.returncode == 2
     assert "is no virtual environment" in result.stderr
     assert (tmp_path / "precious").exists()
+
+
+@pytest.mark.parametrize(
+    "url", ["http://me:word@host/v1", "https://host/v1?key=word", "https://host/v1?api-version=1&key=word"]
+)
+def test_an_address_with_a_secret_is_refused_and_not_repeated(url, launch, inputs):
+    result = launch(**inputs, START_REWARD_SERVER="0", REWARD_MODEL_URL=url)
+    (line,) = errors(result)
+    assert "a key in REWARD_MODEL_API_KEY" in line and "word" not in result.stderr.replace("password", "")
+
+
+def test_an_address_may_name_an_api_version(launch, inputs):
+    url = "https://host/v1/chat/completions?api-version=2024-10-21"
+    assert launch(**inputs, DRY_RUN="1", START_REWARD_SERVER="0", REWARD_MODEL_URL=url).returncode == 0

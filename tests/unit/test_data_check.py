@@ -42,6 +42,15 @@ def test_a_good_file_gives_a_table(check, tmp_path):
     assert "tokens" not in result.stdout and "Warning" not in result.stdout
 
 
+def test_each_type_has_a_column_and_only_the_open_ended_one_has_rubrics(check, tmp_path):
+    result = check(write(tmp_path / "d.json", [CHOICE, OPEN, {"type": "custom", "prompt": "Add.", "rubrics": 3}]))
+    assert (result.returncode, result.stderr) == (0, "")
+    types = line(result.stdout, "open_ended").replace("┃", " ").split()
+    assert types == ["custom", "multiple_choice", "open_ended"]
+    rubrics = line(result.stdout, "rubrics per record").replace("│", " ").split()
+    assert rubrics[3:] == ["-", "-", *"3 / 3 / 3 / 3".split()]
+
+
 def test_with_a_model_the_prompts_are_counted_in_tokens(check, tmp_path):
     result = check(write(tmp_path / "d.json", [OPEN]), "--model", TOKENIZER)
     assert result.returncode == 0, result.stderr

@@ -63,7 +63,7 @@ def test_rows_have_what_the_trainer_needs(write, tokenizer):
     assert choice == {
         "index": 0,
         "data_source": "exam",
-        "reward_model": {"style": "multiple_choice", "ground_truth": "B", "rubrics": []},
+        "reward_model": {"style": "multiple_choice", "ground_truth": "B", "rubrics": [], "record": None},
         "extra_info": {"id": [7]},
         "teacher": {"responses": ["<answer>B</answer>"]},
     }
@@ -72,10 +72,19 @@ def test_rows_have_what_the_trainer_needs(write, tokenizer):
         "raw_prompt": [{"role": "user", "content": "Why?"}],
         "index": 1,
         "data_source": "open_ended",
-        "reward_model": {"style": "open_ended", "ground_truth": "", "rubrics": OPEN["rubrics"]},
+        "reward_model": {"style": "open_ended", "ground_truth": "", "rubrics": OPEN["rubrics"], "record": None},
         "extra_info": {},
         "teacher": {"responses": []},
     }
+
+
+def test_a_custom_row_carries_its_record(write, tokenizer):
+    record = {"type": "custom", "prompt": "Add.", "sum": 5, "parts": [{"value": 2.5, "名": "二"}], "gone": None}
+    row = OnePODataset(write([{**record, "teacher_response": "5"}]), tokenizer, config())[0]
+    task = row["reward_model"]
+    assert json.loads(task.pop("record")) == record
+    assert task == {"style": "custom", "ground_truth": "", "rubrics": []}
+    assert row["teacher"] == {"responses": ["5"]} and row["data_source"] == "custom"
 
 
 def test_no_file_is_an_empty_dataset(tokenizer):

@@ -1,5 +1,6 @@
 """Records that are tasks, the tolerated spellings, and the words of every refusal."""
 
+import datetime
 import json
 
 import pytest
@@ -12,6 +13,7 @@ OPEN = {
     "prompt": [{"role": "system", "content": ""}, {"role": "user", "content": "Why?"}],
     "rubrics": [{"criterion": "says so", "points": 5}, {"criterion": "invents", "points": -2.5}],
 }
+CUSTOM = {"type": "custom", "prompt": "Add 2 and 3.", "sum": 5}
 
 
 def problems(record):
@@ -34,6 +36,53 @@ def test_an_open_ended_record_keeps_messages_and_signed_points():
     assert task["prompt"] == OPEN["prompt"]
     assert task["rubrics"] == OPEN["rubrics"]
     assert (task["answer_idx"], task["data_source"]) == (None, "open_ended")
+
+
+def test_a_custom_record_reaches_the_reward_function_as_it_was_read():
+    further = {
+        "sum": 5,
+        "hidden": {"tests": [["1 + 1", 2], None], "limit": 0.1},
+        "note": "",
+        "gone": None,
+        "名": "half \ud83d",
+    }
+    record = {**CUSTOM, **further, "source": "arithmetic", "rubrics": "not ours", "answer_idx": 3}
+    task = parse_task({**record, "teacher_response": "5", "model_response": None})
+    assert json.loads(task["record"]) == record
+    assert task["prompt"] == [{"role": "user", "content": "Add 2 and 3."}]
+    assert (task["type"], task["data_source"], task["teacher_responses"]) == ("custom", "arithmetic", ["5"])
+    assert (task["answer_idx"], task["rubrics"], task["extra_info"]) == (None, [], "{}")
+
+
+@pytest.mark.parametrize("record", [CHOICE, OPEN])
+def test_the_other_types_carry_no_record(record):
+    assert parse_task({**record, "anything": 1})["record"] is None
+
+
+def test_what_json_has_no_form_for_becomes_text():
+    assert json.loads(parse_task({**CUSTOM, "day": datetime.date(2025, 1, 2)})["record"])["day"] == "2025-01-02"
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"prompt": None}, "prompt: found nothing, expected text or a list of messages"),
+        ({"prompt": [{"role": "user"}]}, "prompt[0].content: found nothing, expected the message as text"),
+        ({"teacher_response": 3}, "teacher_response: found 3, expected text, a list of texts, or null"),
+        ({"data_source": 3}, "data_source: found 3, expected text"),
+        ({"extra_info": 3}, "extra_info: found 3, expected a JSON object"),
+        ({"days": {datetime.date(2025, 1, 2): 1}}, "record: found keys must be str"),
+        ({"type": "Custom"}, 'type: found "Custom", expected one of multiple_choice, mc, open_ended, openend, custom'),
+    ],
+)
+def test_what_is_wrong_with_a_custom_record(change, problem):
+    [found] = problems({**CUSTOM, **change})
+    assert problem in found
+
+
+def test_a_custom_record_says_so():
+    [found] = problems({**CUSTOM, "type": None})
+    assert found.startswith("type: found nothing, and neither of answer_idx and rubrics, expected one of")
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,28 @@ def test_each_format_gives_the_same_table(tmp_path, suffix):
         "rubrics": OPEN["rubrics"],
         "teacher_responses": ["Because."],
         "extra_info": '{"id": 7}',
+        "record": None,
     }
+
+
+@pytest.mark.parametrize("suffix", [".json", ".jsonl", ".parquet"])
+def test_the_fields_of_a_custom_record_survive_each_format(tmp_path, suffix):
+    first = {"type": "custom", "prompt": "Add.", "sum": 5, "parts": [{"value": 2.5, "名": "二"}], "empty": ""}
+    second = {"type": "custom", "prompt": "Add.", "sum": 7, "parts": [], "empty": "x"}
+    table = load_tasks(write(tmp_path / f"data{suffix}", [{**first, "teacher_response": "5"}, second]))
+    assert table.schema == TASK_SCHEMA
+    assert [json.loads(text) for text in table["record"].to_pylist()] == [first, second]
+    assert table["teacher_responses"].to_pylist() == [["5"], []]
+
+
+def test_a_file_may_mix_all_types(tmp_path):
+    custom = {"type": "custom", "prompt": "Add.", "sum": 5}
+    table = load_tasks(write(tmp_path / "data.parquet", [CHOICE, custom, OPEN]))
+    assert table["type"].to_pylist() == ["multiple_choice", "custom", "open_ended"]
+    choice, record, open_ended = table["record"].to_pylist()
+    assert choice is open_ended is None
+    # Parquet gives a record the columns of the others, too
+    assert {name: value for name, value in json.loads(record).items() if value is not None} == custom
 
 
 def test_the_index_runs_over_files_and_batches(tmp_path):

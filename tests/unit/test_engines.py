@@ -76,13 +76,16 @@ def test_sglang_on_the_cpu():
         "--model-path": "/models/grader",
         **COMMON,
         "--device": "cpu",
-        "--attention-backend": "torch_native",
-        "--sampling-backend": "pytorch",
         "--grammar-backend": "llguidance",
-        "--disable-overlap-schedule": None,
         "--max-total-tokens": "16384",
+        "--sleep-on-idle": None,
     }
-    assert env == {"OMP_NUM_THREADS": "1", "SGLANG_USE_CPU_ENGINE": "1"}
+    assert env == {
+        "OMP_NUM_THREADS": "1",
+        "SGLANG_USE_CPU_ENGINE": "1",
+        "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0",
+        "TORCHDYNAMO_DISABLE": "1",
+    }
 
 
 def test_vllm_on_the_cpu():

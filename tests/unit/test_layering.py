@@ -45,6 +45,7 @@ READS_ENVIRONMENT = {
     "onepo/preflight/grader.py",
     "onepo/plugin.py",
     "onepo/rewards/check.py",  # a command line of its own
+    "onepo/teachers/generate.py",  # another one
     "onepo/servers/supervisor.py",  # hands its environment on to the server
 }
 FILES = sorted(path for path in (ROOT / "onepo").rglob("*.py") if path.name != "__init__.py")

@@ -112,3 +112,12 @@ def test_a_lost_grader_is_a_reason_to_stop():
         assert book.stop_reason(1, validate=validate, planned=64) == (
             "the grader is lost: the server was ended by SIGKILL"
         )
+
+
+def test_each_kind_of_failure_is_told_once():
+    book = ledger()
+    for item in (FAILED, FAILED, course(failure="timed_out", explanation="no answer in 5 s")):
+        book.report_grading(1, item, validate=False)
+    assert book.new_failures() == ["malformed: found no list", "timed out: no answer in 5 s"]
+    book.report_grading(2, FAILED, validate=True)
+    assert book.new_failures() == []

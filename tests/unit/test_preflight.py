@@ -186,6 +186,7 @@ def open_file(tmp_path):
 def grader_model(tmp_path):
     (tmp_path / "grader").mkdir()
     (tmp_path / "grader" / "config.json").write_text("{}")
+    (tmp_path / "grader" / "pytorch_model.bin").touch()
     return tmp_path / "grader"
 
 
@@ -256,13 +257,32 @@ def test_a_port_in_use_is_refused_with_its_holder(student, open_file, grader_mod
     [
         ((), "set REWARD_MODEL_URL"),
         (("onepo.grader.url=http://127.0.0.1:1/v1",), "REWARD_MODEL_NAME"),
-        (("onepo.grader.url=localhost:1", "onepo.grader.name=x"), "must begin with http:// or https://"),
-        (("onepo.grader.url=http://me:word@host/v1", "onepo.grader.name=x"), "use REWARD_MODEL_API_KEY"),
+        (("onepo.grader.url=localhost:1", "onepo.grader.name=x"), "is no address of a chat endpoint"),
+        (("onepo.grader.url=http://me:word@host/v1", "onepo.grader.name=x"), "give an API key instead"),
+        (("onepo.grader.url='http://host/v1?key=word'", "onepo.grader.name=x"), "REWARD_MODEL_API_KEY"),
     ],
 )
 def test_an_external_grader_must_be_named(student, open_file, overrides, told):
     (found,) = problems("onepo.reward_server.start=False", *overrides, model=student, train_file=open_file)
     assert told in found
+
+
+def test_a_grader_without_weights_is_refused(student, open_file, grader_model, engine_python):
+    (grader_model / "pytorch_model.bin").unlink()
+    good = (f"onepo.reward_server.path={grader_model}", f"onepo.reward_server.python={engine_python}")
+    (found,) = problems(*good, model=student, train_file=open_file)
+    assert found.startswith("REWARD_MODEL_PATH=") and "has no weights" in found
+
+
+def test_gpus_of_its_own_leave_the_memory_of_the_others_alone(monkeypatch):
+    config = compose("device=gpu", "onepo.reward_server.gpus='6,7'", "onepo.reward_server.mem_fraction=0.8")
+    config.onepo.reward_server.dp = 1
+    settings = parse_settings(OmegaConf.to_container(config.onepo, resolve=True))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
+    assert list(_gpus(config, settings.reward_server)) == []
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    (found,) = _gpus(config, settings.reward_server)
+    assert "give the run others with CUDA_VISIBLE_DEVICES" in found
 
 
 @pytest.mark.parametrize(

@@ -93,14 +93,13 @@ def test_a_failed_grading_is_not_a_number(tokenizer, grader):
     assert info[GRADING].failure == "malformed" and info[GRADING].malformed == 3
 
 
-def test_a_failed_grading_stays_failed_when_thinking_is_required(tokenizer, grader):
-    grader.behave("garbage")
-    assert math.isnan(reward(tokenizer, grader, OPEN_ENDED, "soup", "onepo.require_thinking=True")["acc"])
-
-
 def test_thinking_can_be_required(tokenizer, grader):
-    info = reward(tokenizer, grader, OPEN_ENDED, "soup", "onepo.require_thinking=True")
-    assert info["acc"] == 0.0
+    for task in (OPEN_ENDED, CHOICE):
+        info = reward(tokenizer, grader, task, "soup <answer> A </answer>", "onepo.require_thinking=True")
+        assert info["acc"] == 0.0
+    assert grader.requests == []  # the score is known without asking
+    info = reward(tokenizer, grader, OPEN_ENDED, "<think> a </think> soup", "onepo.require_thinking=True")
+    assert info["acc"] == pytest.approx(0.8)
 
 
 def test_shaping_is_added_to_the_graded_score(tokenizer, grader):

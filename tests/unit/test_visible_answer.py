@@ -1,6 +1,6 @@
 import pytest
 
-from onepo.rewards.visible_answer import has_closed_thinking, thinking_is_open, visible_answer
+from onepo.rewards.visible_answer import has_closed_thinking, thinking_is_open, visible_answer, whole_turn
 
 MARKER = "## Final Response"
 
@@ -32,7 +32,7 @@ def test_visible_answer(text, visible):
 
 def test_an_empty_marker_is_never_found():
     assert visible_answer("first\n\nsecond", marker="") == "first\n\nsecond"
-    assert not has_closed_thinking("first\n\nsecond", opened_in_prompt=False, marker="")
+    assert not has_closed_thinking("first\n\nsecond", marker="")
 
 
 def test_a_marker_is_plain_text():
@@ -54,7 +54,7 @@ def test_a_marker_is_plain_text():
     ],
 )
 def test_has_closed_thinking(text, opened_in_prompt, closed):
-    assert has_closed_thinking(text, opened_in_prompt=opened_in_prompt, marker=MARKER) is closed
+    assert has_closed_thinking(whole_turn(text, opened_in_prompt=opened_in_prompt), marker=MARKER) is closed
 
 
 @pytest.mark.parametrize(
@@ -75,4 +75,4 @@ def test_has_closed_thinking(text, opened_in_prompt, closed):
     ],
 )
 def test_thinking_is_open(text, opened_in_prompt, is_open):
-    assert thinking_is_open(text, opened_in_prompt=opened_in_prompt, marker=MARKER) is is_open
+    assert thinking_is_open(whole_turn(text, opened_in_prompt=opened_in_prompt), marker=MARKER) is is_open

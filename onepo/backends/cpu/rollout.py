@@ -61,10 +61,13 @@ class TransformersServer:
         self._version = 0
         self._queue: list[tuple[SamplingRequest, asyncio.Future]] = []
         self._worker: asyncio.Task | None = None
+        self._open = asyncio.Event()
+        self._open.set()
         self._model_lock = asyncio.Lock()
 
     async def generate(self, request_id, *, prompt_ids, sampling_params, **kwargs) -> TokenOutput:
         """Sample one response; ``sampling_params`` are verl's, and ``seed``, ``stop_token_ids``."""
+        await self._open.wait()
         params = dict(sampling_params)
         want_log_probs = bool(params.get("logprobs"))
         seed = params.get("seed")
@@ -129,7 +132,13 @@ class TransformersServer:
         pass
 
     sleep = clear_kv_cache = release_kv_cache = resume_kv_cache = start_profile = stop_profile = wake_up
-    abort_all_requests = wake_up  # what is under way may end by itself: no memory is taken from it
+
+    async def abort_all_requests(self, **kwargs):
+        """Take no new request until generation is resumed, as the GPU engines do; what is under way may end."""
+        self._open.clear()
+
+    async def resume_generation(self):
+        self._open.set()
 
 
 class TransformersReplica(RolloutReplica):

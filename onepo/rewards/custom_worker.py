@@ -1,0 +1,168 @@
+"""Runs the user's reward function in a process of its own, which ``custom_process.py`` starts. Standard library only.
+
+Arguments: the file, the name of the function, the descriptor of a socket, the process that owns this one.
+The socket carries one JSON object per line. The first one comes from here, with the call number 0: ``concurrent``
+(whether the function takes several calls at a time, as an ``async`` one does), or ``failure`` and ``explanation`` when
+it cannot be used, and the end. Then each ``{"call", "timeout", "messages", "response", "record"}`` is answered by its
+number and a ``value``, or its number, a ``failure`` and an ``explanation`` (none when it timed out).
+"""
+
+import asyncio
+import ctypes
+import importlib.util
+import inspect
+import json
+import math
+import numbers
+import os
+import reprlib
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_ARGUMENTS = ("messages", "response", "record")
+_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
+_FIRST_TO_DIE = "1000"  # of the kernel's scores for a machine that is out of memory
+_LONGEST_LINE = 1 << 40  # bytes; asyncio wants a number
+_SHOWN_CHARACTERS = 300
+
+Function = Callable[..., Any]
+Answer = dict[str, Any]
+
+
+class _Refused(Exception):
+    """The function cannot be used; the text says why."""
+
+
+def load_function(file: Path, name: str) -> Function:
+    """The function of the file, imported as if the file were run from its own directory."""
+    module = _import(file)
+    function = getattr(module, name, None)
+    if not callable(function):
+        has = [key for key, value in vars(module).items() if getattr(value, "__module__", None) == file.stem]
+        raise _Refused(f"the file has no function {name}; it has {', '.join(has) or 'none'}")
+    try:
+        inspect.signature(function).bind(**dict.fromkeys(_ARGUMENTS))
+    except (TypeError, ValueError) as error:
+        called = f"{name}(messages=..., response=..., record=...)"
+        raise _Refused(f"the function cannot be called as {called}: {error}") from None
+    return function
+
+
+def _import(file: Path) -> ModuleType:
+    package = str(Path(__file__).parent)  # what Python put first, because this file is what it runs
+    sys.path[:] = [str(file.parent), *(entry for entry in sys.path if entry != package)]
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException as error:  # SystemExit, too
+        raise _Refused(f"the file cannot be imported: {_told(error, file)}") from None
+    return module
+
+
+def _serve_one_by_one(function: Function, channel: socket.socket, file: Path) -> None:
+    """No event loop runs in here: a plain function may well start one."""
+    with channel.makefile("r", encoding="utf-8") as requests:
+        for line in requests:
+            request = json.loads(line)
+            try:
+                answer = _judged(function(**_arguments(request)))
+            except BaseException as error:
+                answer = _error(error, file)
+            channel.sendall(_line(call=request["call"], **answer))
+
+
+async def _serve_concurrently(function: Function, channel: socket.socket, file: Path) -> None:
+    requests, answers = await asyncio.open_unix_connection(sock=channel, limit=_LONGEST_LINE)
+
+    async def score(request: dict[str, Any]) -> Answer:
+        try:
+            return _judged(await function(**_arguments(request)))
+        except BaseException as error:
+            return _error(error, file)
+
+    async def answer(request: dict[str, Any]) -> None:
+        scoring = asyncio.create_task(score(request))
+        in_time, _ = await asyncio.wait({scoring}, timeout=request["timeout"])
+        scoring.cancel()
+        answers.write(_line(call=request["call"], **(scoring.result() if in_time else {"failure": "timed_out"})))
+
+    running = set()
+    while line := await requests.readline():
+        task = asyncio.create_task(answer(json.loads(line)))
+        running.add(task)  # the loop holds no reference of its own
+        task.add_done_callback(running.discard)
+
+
+def _arguments(request: dict[str, Any]) -> dict[str, Any]:
+    return {name: request[name] for name in _ARGUMENTS}
+
+
+def _judged(value: Any) -> Answer:
+    """The answer for what the function returned; scalars of NumPy and PyTorch are numbers, too."""
+    try:
+        number = value.item() if hasattr(value, "item") else value
+        usable = isinstance(number, numbers.Real) and math.isfinite(number)
+    except Exception:  # too large for a float, or an array
+        usable = False
+    if usable:
+        return {"value": float(number)}
+    found = _one_line(reprlib.repr(value))
+    return {"failure": "not_a_number", "explanation": f"found {found}, expected a finite number"}
+
+
+def _error(error: BaseException, file: Path) -> Answer:
+    return {"failure": "error", "explanation": _told(error, file)}
+
+
+def _told(error: BaseException, file: Path) -> str:
+    """The error on one line, with the place in the user's file that led to it."""
+    try:
+        text = _one_line(f"{type(error).__name__}: {error}").rstrip(": ")
+    except Exception:  # of its __str__
+        text = type(error).__name__
+    places = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+    return f"{text} ({file.name}, line {places[-1]})" if places else text
+
+
+def _one_line(text: str) -> str:
+    text = " ".join(text.split())
+    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[: _SHOWN_CHARACTERS + 1])
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 3]}..."
+
+
+def _line(**message: Any) -> bytes:
+    return json.dumps(message).encode() + b"\n"
+
+
+def main(file: Path, name: str, descriptor: int, owner: int) -> None:
+    os.setpgid(0, 0)  # the processes that the function starts end with this one
+    ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != owner:  # it died before the kernel knew
+        return
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_DIE)
+    channel = socket.socket(fileno=descriptor)
+    channel.set_inheritable(False)
+    try:
+        function = load_function(file, name)
+    except _Refused as refusal:
+        channel.sendall(_line(call=0, failure="error", explanation=str(refusal)))
+        return
+    concurrent = inspect.iscoroutinefunction(function)
+    channel.sendall(_line(call=0, concurrent=concurrent))
+    if concurrent:
+        asyncio.run(_serve_concurrently(function, channel, file))
+    else:
+        _serve_one_by_one(function, channel, file)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
