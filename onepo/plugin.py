@@ -14,4 +14,5 @@ if os.environ.get("VERL_PLATFORM") == "cpu":
     from onepo.backends.cpu.registration import register_rollout
 
     overrides.use_plain_gloo()
+    overrides.use_quiet_ports()
     register_rollout()

@@ -8,6 +8,8 @@ from verl.checkpoint_engine import CheckpointEngineManager
 from verl.experimental.agent_loop import AgentLoopOutput
 from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
+from verl.single_controller.ray import base as ray_base
+from verl.single_controller.ray.base import RayWorkerGroup
 from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
 from verl.trainer.ppo import core_algos
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
@@ -127,6 +129,28 @@ def test_the_cpu_backend_is_active_in_this_process():
     assert RolloutReplicaRegistry.get("transformers") is TransformersReplica
     assert base.get_rollout_class("transformers", "async") is TransformersAdapter
     assert distributed.initialize_global_process_group_ray.__wrapped__ is not None
+    assert RayWorkerGroup._get_master_addr_port.__wrapped__ is not None
+
+
+def test_learners_meet_at_a_port_below_those_of_connections():
+    group = object.__new__(RayWorkerGroup)
+    group._master_addr = group._master_port = None
+    asked = []
+
+    class Remote:
+        def options(self, **_):
+            return self
+
+        def remote(self, master_port_range):
+            asked.append(master_port_range)
+            raise InterruptedError  # before Ray would be asked
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ray_base, "get_master_addr_port", Remote())
+        with pytest.raises(InterruptedError):
+            group._get_master_addr_port(pg=None)
+    ((first, last),) = asked
+    assert 1024 < first < last < 32768
 
 
 def test_what_is_under_way_can_be_aborted_and_rollout_put_to_sleep():

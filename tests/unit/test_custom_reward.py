@@ -226,7 +226,7 @@ async def score(messages, response, record):
     await everybody.wait()
     return arrived
 """
-    assert [result.value for result in scores(make(code), *[{"calls": 20}] * 20)] == [20.0] * 20
+    assert [result.value for result in scores(make(code, timeout=3), *[{"calls": 20}] * 20)] == [20.0] * 20
 
 
 def test_a_late_async_call_is_cancelled_and_its_worker_stays(make, tmp_path):
@@ -334,7 +334,7 @@ def test_nothing_is_left_after_the_close(actor, fifo):
     reward.close()
 
 
-@pytest.mark.parametrize(("state", "body"), [("score", ENDLESS), ("score", BLOCKED), ("idle", "")])
+@pytest.mark.parametrize(("state", "body"), [("score", ENDLESS), ("score", BLOCKED), ("idle", "pass")])
 def test_workers_end_with_a_process_that_is_killed(write, state, body):
     tell = "print(__import__('os').getpid())"
     at_import, in_call = (tell, "") if state == "idle" else ("", tell)
