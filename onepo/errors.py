@@ -4,7 +4,7 @@
 class UserError(Exception):
     """Something the user gave is wrong. The message says what was found, why it is wrong and what to set.
 
-    It ends the program with exit code 2 and without a traceback; nothing has been started when it is raised.
+    It ends the program with exit code 2 and without a traceback; no training has begun when it is raised.
     """
 
 

@@ -1,7 +1,7 @@
 """The entry that the launcher starts: ``python -m onepo.train [Hydra overrides]``.
 
 Compose and check the configuration, open the run directory, hand over to verl's ``run_ppo``, and end with an exit code
-that tells what happened: 0 finished, 1 crashed, 2 wrong input (nothing was started), 3 stopped by a limit.
+that tells what happened: 0 finished, 1 crashed, 2 wrong input (no training began), 3 stopped by a limit.
 """
 
 import os
