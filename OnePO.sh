@@ -118,6 +118,11 @@ option REWARD_MODEL_OUTAGE_LIMIT 600 "Seconds for which the grader may be gone w
 option REWARD_MAX_FAILURE_RATE 0.2 "Largest share of failed gradings in a step; above it the run saves and stops."
 option REWARD_PROMPT_FILE "" "Grading prompt with {conversation} and {rubrics}; empty means the built-in one."
 
+group "Own reward"
+option REWARD_FUNCTION "" "file.py:function that scores records of the type custom."
+option REWARD_FUNCTION_TIMEOUT 30 "Seconds until a call of it is given up."
+option REWARD_FUNCTION_WORKERS 2 "Processes that run it."
+
 group "Local grader"
 option REWARD_SERVER_BACKEND sglang "Engine that serves it: sglang or vllm."
 option REWARD_SERVER_PYTHON "" "Python of the environment that has this engine; empty means that of the run."
@@ -150,7 +155,8 @@ one_of REWARD_SERVER_BACKEND sglang vllm
 check_options
 stop_on_problems
 absolute MODEL_PATH TRAIN_FILE VAL_FILE OUTPUT_DIR CHECKPOINT_DIR LOGS_DIR OUTPUTS_DIR SWANLAB_DIR HYDRA_OUTPUT_DIR \
-  TMP_DIR RAY_SOCKET_DIR REWARD_MODEL_PATH REWARD_MODEL_CHAT_TEMPLATE REWARD_PROMPT_FILE
+  TMP_DIR RAY_SOCKET_DIR REWARD_MODEL_PATH REWARD_MODEL_CHAT_TEMPLATE REWARD_PROMPT_FILE \
+  REWARD_FUNCTION
 [[ ${REWARD_SERVER_PYTHON} != */* ]] || absolute REWARD_SERVER_PYTHON
 check_run_names
 choose_device
@@ -247,6 +253,8 @@ GRADER=(
   onepo.grader.max_concurrency="${REWARD_MODEL_MAX_CONCURRENCY}"
   onepo.grader.outage_limit="${REWARD_MODEL_OUTAGE_LIMIT}"
   onepo.grader.max_failure_rate="${REWARD_MAX_FAILURE_RATE}"
+  onepo.reward_function.timeout="${REWARD_FUNCTION_TIMEOUT}"
+  onepo.reward_function.workers="${REWARD_FUNCTION_WORKERS}"
   onepo.reward_server.start="${START_REWARD_SERVER}"
   onepo.reward_server.backend="${REWARD_SERVER_BACKEND}"
   onepo.reward_server.host="$(hq "${REWARD_SERVER_HOST}")"
@@ -258,7 +266,7 @@ GRADER=(
   onepo.reward_server.max_restarts="${REWARD_SERVER_MAX_RESTARTS}"
   onepo.reward_server.auto_kill="${AUTO_KILL_REWARD_SERVER}"
 )
-text_override GRADER onepo.grader.url REWARD_MODEL_URL onepo.grader.name REWARD_MODEL_NAME \
+text_override GRADER onepo.reward_function.spec REWARD_FUNCTION onepo.grader.url REWARD_MODEL_URL onepo.grader.name REWARD_MODEL_NAME \
   onepo.grader.prompt_file REWARD_PROMPT_FILE onepo.reward_server.path REWARD_MODEL_PATH \
   onepo.reward_server.python REWARD_SERVER_PYTHON onepo.reward_server.gpus REWARD_MODEL_GPUS \
   onepo.reward_server.chat_template REWARD_MODEL_CHAT_TEMPLATE onepo.reward_server.extra_args REWARD_MODEL_EXTRA_ARGS

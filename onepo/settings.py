@@ -17,12 +17,18 @@ _OPTIONS = {
     "teacher.url": "TEACHER_API_URL",
     "grader.prompt_file": "REWARD_PROMPT_FILE",
     "grader.max_failure_rate": "REWARD_MAX_FAILURE_RATE",
+    "reward_function.spec": "REWARD_FUNCTION",
     "reward_server.start": "START_REWARD_SERVER",
     "reward_server.auto_kill": "AUTO_KILL_REWARD_SERVER",
     **{f"reward_server.{key}": f"REWARD_SERVER_{key.upper()}" for key in ("backend", "python", "host")},
     **{f"reward_server.{key}": f"REWARD_SERVER_{key.upper()}" for key in ("start_timeout", "max_restarts")},
 }
-_PREFIXES = {"grader": "REWARD_MODEL_", "reward_server": "REWARD_MODEL_", "teacher": "TEACHER_"}
+_PREFIXES = {
+    "grader": "REWARD_MODEL_",
+    "reward_server": "REWARD_MODEL_",
+    "reward_function": "REWARD_FUNCTION_",
+    "teacher": "TEACHER_",
+}
 _LARGEST_SEED = 2**32 - 1  # numpy takes no larger one
 
 
@@ -111,6 +117,14 @@ class RewardServerSettings(_Section):
     auto_kill: bool
 
 
+class RewardFunctionSettings(_Section):
+    """The user's own reward (``onepo.reward_function``)."""
+
+    spec: str | None
+    timeout: float = Field(gt=0)
+    workers: int = Field(ge=1)
+
+
 class Settings(_Section):
     """The ``onepo`` section, checked."""
 
@@ -140,6 +154,7 @@ class Settings(_Section):
     per_request_seeds: bool
     teacher: TeacherSettings
     grader: GraderSettings
+    reward_function: RewardFunctionSettings
     reward_server: RewardServerSettings
 
     @model_validator(mode="after")

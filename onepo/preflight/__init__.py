@@ -14,6 +14,7 @@ from onepo.preflight.options import fixed_key_problems, option_problems, upstrea
 from onepo.preflight.places import directory_problems, disk_problems
 from onepo.preflight.ranges import range_problems
 from onepo.preflight.records import DataFiles
+from onepo.preflight.reward_function import reward_function_problems
 from onepo.preflight.student import student_problems
 from onepo.settings import Settings, parse_settings
 
@@ -47,6 +48,8 @@ def check(config: DictConfig) -> Checked:
     problems = [*files.problems, *upstream_problems(config), *disk_problems(config, settings)]
     if files.open_ended:
         problems += grader_problems(config, settings, files.open_ended)
+    if files.custom:
+        problems += reward_function_problems(settings, files.custom)
     _refuse(problems)
     return Checked(settings, files.open_ended)
 

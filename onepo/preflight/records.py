@@ -1,9 +1,11 @@
 """The data files."""
 
+from collections import Counter
+
 from omegaconf import DictConfig
 
 from onepo.data.lengths import count_usable
-from onepo.data.schema import OPEN_ENDED
+from onepo.data.schema import CUSTOM, OPEN_ENDED
 from onepo.data.table import load_tasks
 from onepo.errors import UserError
 from onepo.preflight.student import load_tokenizer
@@ -15,11 +17,12 @@ class DataFiles:
     Attributes:
         problems: what is wrong with the files, in the words of the launcher's options.
         open_ended: number of records that need a grader.
+        custom: number of records that need the user's reward function.
     """
 
     def __init__(self, config: DictConfig):
         self.problems: list[str] = []
-        self.open_ended = 0
+        self.open_ended = self.custom = 0
         self._config = config
         self._tokenizer = load_tokenizer(config)
         for option, files in (("TRAIN_FILE", config.data.train_files), ("VAL_FILE", config.data.val_files)):
@@ -36,7 +39,9 @@ class DataFiles:
         except UserError as error:
             self.problems.append(f"{option}: {error}")
             return
-        self.open_ended += tasks.column("type").to_pylist().count(OPEN_ENDED)
+        types = Counter(tasks.column("type").to_pylist())
+        self.open_ended += types[OPEN_ENDED]
+        self.custom += types[CUSTOM]
         options = data.apply_chat_template_kwargs or {}
         usable, left_out = count_usable(tasks, self._tokenizer, data.max_prompt_length, **options)
         if option == "TRAIN_FILE" and usable < data.train_batch_size:

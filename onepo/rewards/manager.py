@@ -9,9 +9,10 @@ from omegaconf import OmegaConf
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
 from onepo.data.chat import ends_with_open_think
-from onepo.data.schema import OPEN_ENDED
+from onepo.data.schema import MULTIPLE_CHOICE, OPEN_ENDED
 from onepo.endpoints.chat import ChatEndpoint, RequestForm
 from onepo.rewards.course import GradingCourse
+from onepo.rewards.custom import CustomReward
 from onepo.rewards.grader import RubricGrader
 from onepo.rewards.multiple_choice import multiple_choice_score
 from onepo.rewards.rubric import rubric_score
@@ -40,6 +41,10 @@ class OnePORewardManager(RewardManagerBase):
         self._max_response_length = config.data.max_response_length
         grader = self._settings.grader
         self._grader = make_grader(grader) if grader.form is not None else None
+        function = self._settings.reward_function
+        self._function = (
+            CustomReward(function.spec, timeout=function.timeout, workers=function.workers) if function.spec else None
+        )
 
     async def run_single(self, data) -> dict[str, Any]:
         """``data``: verl's DataProto of one session; its last row is the response to score."""
@@ -72,11 +77,15 @@ class OnePORewardManager(RewardManagerBase):
         # a form that scores 0 whatever the answer says
         lacks_form = self._settings.require_thinking and not has_closed_thinking(turn, marker=marker)
         met, course = "", None
-        if task["style"] == OPEN_ENDED:
-            hidden = lacks_form or thinking_is_open(turn, marker=marker)
-            acc, met, course = await self._grade(task, messages, "" if hidden else answer)
-        else:
+        hidden = lacks_form or thinking_is_open(turn, marker=marker) or not answer
+        if task["style"] == MULTIPLE_CHOICE:
             acc = multiple_choice_score(answer, task["ground_truth"])
+        elif hidden:
+            acc, course = 0.0, GradingCourse.not_asked(rubrics=len(task["rubrics"]))
+        elif task["style"] == OPEN_ENDED:
+            acc, met, course = await self._grade(task, messages, answer)
+        else:
+            acc, course = await self._call(task, messages, answer)
         if lacks_form:
             acc = 0.0
         overlong, answer_length = self._penalties(response_tokens, answer)
@@ -88,8 +97,6 @@ class OnePORewardManager(RewardManagerBase):
     ) -> tuple[float, str, GradingCourse]:
         """The unshaped score of an open-ended answer, the criteria that it meets, and how the grading went."""
         rubrics = list(task["rubrics"])
-        if not answer:
-            return 0.0, "", GradingCourse.not_asked(rubrics=len(rubrics))
         grading = await self._grader.grade([*messages, {"role": "assistant", "content": answer}], rubrics)
         course = GradingCourse(
             rubrics=len(rubrics),
@@ -104,6 +111,23 @@ class OnePORewardManager(RewardManagerBase):
         if grading.met is None:
             return math.nan, "", course
         return rubric_score(rubrics, grading.met), json.dumps(grading.met), course
+
+    async def _call(
+        self, task: dict[str, Any], messages: list[dict[str, str]], answer: str
+    ) -> tuple[float, GradingCourse]:
+        """The unshaped score that the user's function gives, and how the call went."""
+        score = await self._function.score(messages=messages, response=answer, record=json.loads(task["record"]))
+        course = GradingCourse(
+            rubrics=0,
+            asked=True,
+            failure=score.failure,
+            explanation=score.explanation,
+            requests=1,
+            malformed=0,
+            cut=False,
+            seconds=score.seconds,
+        )
+        return math.nan if score.value is None else score.value, course
 
     def _penalties(self, response_tokens: int, answer: str) -> tuple[float, float]:
         settings = self._settings
