@@ -69,6 +69,7 @@ option ONEPO_TEACHER_API_KEY "" "API key of the teacher; never printed, never an
 option TEACHER_MAX_TOKENS 8192 "Token limit of a teacher answer."
 option TEACHER_MAX_CONCURRENCY 64 "Teacher requests at the same time."
 option TEACHER_TIMEOUT 180 "Seconds until a teacher request is given up."
+option TEACHER_ANSWERS_DIR "" "Where answers are kept and used again; empty means teacher_answers/ in OUTPUT_DIR."
 
 group "Dynamic sampling and reward shaping"
 option ENABLE_FILTER_GROUPS True "Leave out groups whose responses all score the same and sample others."
@@ -139,8 +140,6 @@ option REWARD_SERVER_MAX_RESTARTS 3 "Restarts of a grader that ended by itself, 
 option AUTO_KILL_REWARD_SERVER 1 "1 stops it when training ends."
 # ---- end of the options ----
 
-later "the online teacher" ONLINE_TEACHER_ENABLED TEACHER_MODEL ONEPO_TEACHER_MODEL TEACHER_API_URL \
-  ONEPO_TEACHER_API_URL ONEPO_TEACHER_API_KEY TEACHER_MAX_TOKENS TEACHER_MAX_CONCURRENCY TEACHER_TIMEOUT
 own_prefixes ACTOR_ ANSWER_ DATALOADER_ FILTER_GROUPS_ INFER_ LOG_PROB_ LR_ MAX_PROMPT_ MAX_RESPONSE_ MODEL_ ONEPO_ \
   ONLINE_TEACHER_ OPTIMIZER_ OVERLONG_ PPO_ PROB RETIREMENT_ REWARD_ ROLLOUT_ TEACHER_ TEST_ TOTAL_ \
   TRAIN_ VAL_
@@ -152,16 +151,19 @@ one_of INFER_BACKEND sglang vllm
 one_of START_REWARD_SERVER 0 1
 one_of AUTO_KILL_REWARD_SERVER 0 1
 one_of REWARD_SERVER_BACKEND sglang vllm
+other_name TEACHER_MODEL ONEPO_TEACHER_MODEL
+other_name TEACHER_API_URL ONEPO_TEACHER_API_URL
 check_options
 stop_on_problems
 absolute MODEL_PATH TRAIN_FILE VAL_FILE OUTPUT_DIR CHECKPOINT_DIR LOGS_DIR OUTPUTS_DIR SWANLAB_DIR HYDRA_OUTPUT_DIR \
   TMP_DIR RAY_SOCKET_DIR REWARD_MODEL_PATH REWARD_MODEL_CHAT_TEMPLATE REWARD_PROMPT_FILE \
-  REWARD_FUNCTION
+  REWARD_FUNCTION TEACHER_ANSWERS_DIR
 [[ ${REWARD_SERVER_PYTHON} != */* ]] || absolute REWARD_SERVER_PYTHON
 check_run_names
 choose_device
 [[ ${DEVICE} == gpu ]] || is_set NGPUS_PER_NODE || NGPUS_PER_NODE=1
-plain_url REWARD_MODEL_URL
+plain_url REWARD_MODEL_URL REWARD_MODEL_API_KEY
+plain_url TEACHER_API_URL ONEPO_TEACHER_API_KEY
 stop_on_problems
 require_path -d MODEL_PATH "a directory with the student model"
 require_path -f TRAIN_FILE "the training data"
@@ -232,6 +234,14 @@ ONEPO=(
   onepo.retirement_plateau_tolerance="${RETIREMENT_PLATEAU_TOLERANCE}"
   onepo.retirement_plateau_min_rate="${RETIREMENT_PLATEAU_MIN_RATE}"
 )
+TEACHER=(
+  onepo.teacher.enabled="${ONLINE_TEACHER_ENABLED}"
+  onepo.teacher.max_tokens="${TEACHER_MAX_TOKENS}"
+  onepo.teacher.max_concurrency="${TEACHER_MAX_CONCURRENCY}"
+  onepo.teacher.timeout="${TEACHER_TIMEOUT}"
+  onepo.teacher.answers_dir="$(hq "${TEACHER_ANSWERS_DIR:-${OUTPUT_DIR%/}/teacher_answers}")"
+)
+text_override TEACHER onepo.teacher.model TEACHER_MODEL onepo.teacher.url TEACHER_API_URL
 SAMPLING=(
   algorithm.filter_groups.enable="${ENABLE_FILTER_GROUPS}"
   algorithm.filter_groups.metric="$(hq "${FILTER_GROUPS_METRIC}")"
@@ -293,4 +303,4 @@ TRAINER=(
 text_override TRAINER trainer.default_local_dir CHECKPOINT_DIR
 
 launch onepo.train "${RUN[@]}" "${DATA[@]}" "${MODEL[@]}" "${ACTOR[@]}" "${ROLLOUT[@]}" "${ONEPO[@]}" \
-  "${SAMPLING[@]}" "${GRADER[@]}" "${VALIDATION[@]}" "${TRAINER[@]}" "$@"
+  "${TEACHER[@]}" "${SAMPLING[@]}" "${GRADER[@]}" "${VALIDATION[@]}" "${TRAINER[@]}" "$@"

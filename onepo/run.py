@@ -20,13 +20,14 @@ from onepo.servers.managed import ServerStartFailed
 from onepo.settings import parse_settings
 
 _CLEARING_SECONDS = 60.0
-GRADER_KEY = "REWARD_MODEL_API_KEY"  # the variable; its value is in no configuration
+# the variables; their values are in no configuration
+GRADER_KEY, TEACHER_KEY = "REWARD_MODEL_API_KEY", "ONEPO_TEACHER_API_KEY"
 
 
-def use_grader(config: DictConfig, found: dict[str, Any]) -> None:
-    """Let the workers know what was found out about the grader."""
-    with open_dict(config.onepo.grader):
-        config.onepo.grader.update(found)
+def set_values(section: DictConfig, found: dict[str, Any]) -> None:
+    """Let the workers know what was found out about an endpoint."""
+    with open_dict(section):
+        section.update(found)
 
 
 class Run:
@@ -104,11 +105,8 @@ class Run:
         if ray_dir:
             clean_up.callback(shutil.rmtree, ray_dir, ignore_errors=True)
         grader = self._local_grader()
-        key = take_secret(GRADER_KEY)
-        if key and self._open_ended and grader is None:
-            key_file = keep_secret(key, Path(ray_dir or self._settings.run_dir, ".grader-key"))
-            clean_up.callback(key_file.unlink, missing_ok=True)
-            use_grader(self._config, {"api_key_file": str(key_file)})
+        self._keep_key(GRADER_KEY, "grader", ray_dir, clean_up, used=self._open_ended > 0 and grader is None)
+        self._keep_key(TEACHER_KEY, "teacher", ray_dir, clean_up, used=self._settings.teacher.enabled)
         if grader is not None:
             # an engine takes seconds to end, and so does Ray: they end at the same time
             stopping = threading.Thread(target=grader.stop, name="grader-stop")
@@ -118,6 +116,13 @@ class Run:
             self._start(grader)
         else:
             clean_up.callback(_end_ray)
+
+    def _keep_key(self, variable: str, section: str, ray_dir: str | None, clean_up: ExitStack, *, used: bool) -> None:
+        key = take_secret(variable)
+        if key and used:
+            file = keep_secret(key, Path(ray_dir or self._settings.run_dir, f".{section}-key"))
+            clean_up.callback(file.unlink, missing_ok=True)
+            set_values(self._config.onepo[section], {"api_key_file": str(file)})
 
     def _run_verl(self) -> None:
         from verl.trainer.main_ppo import run_ppo
@@ -153,7 +158,7 @@ class Run:
         local = {"url": grader.url, "name": grader.name, "outage_limit": patience}
         settings = self._settings.grader.model_copy(update=local)
         probed = probe_grader(settings, api_key=None, say=self._console.say, options=LOCAL)
-        use_grader(self._config, {**local, **probed})
+        set_values(self._config.onepo.grader, {**local, **probed})
 
     def _on_lost_grader(self, reason: str) -> None:
         """Tell the trainer; the ledger may not be there yet."""

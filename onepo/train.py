@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from onepo.errors import UserError
 from onepo.process import end_with_the_launcher
 from onepo.report.record import reserve_directory
-from onepo.run import GRADER_KEY, Run, use_grader
+from onepo.run import GRADER_KEY, TEACHER_KEY, Run, set_values
 from onepo.servers.grader import probe_grader
 
 _CONFIG = Path(__file__).parent / "config"
@@ -29,11 +29,16 @@ def main(overrides: Sequence[str]) -> int:
         _set_process_environment(overrides)
         config = compose_config(overrides)
         from onepo.preflight import check
+        from onepo.rollout.teacher import probe_teacher
 
         checked = check(config)
-        if checked.open_ended and not checked.settings.reward_server.start:
-            use_grader(config, probe_grader(checked.settings.grader, api_key=os.environ.get(GRADER_KEY), say=print))
-        run_dir = reserve_directory(Path(checked.settings.run_dir))
+        settings = checked.settings
+        if checked.open_ended and not settings.reward_server.start:
+            found = probe_grader(settings.grader, api_key=os.environ.get(GRADER_KEY), say=print)
+            set_values(config.onepo.grader, found)
+        if settings.teacher.enabled and settings.teacher_enabled:
+            set_values(config.onepo.teacher, probe_teacher(settings.teacher, os.environ.get(TEACHER_KEY), say=print))
+        run_dir = reserve_directory(Path(settings.run_dir))
     except OmegaConfBaseException as error:
         print(f"error: configuration: {str(error).splitlines()[0]}", file=sys.stderr)
         return 2

@@ -31,13 +31,17 @@ characters, and the paths of Ray's sockets leave room for ${LONGEST_SOCKET_DIR}:
     problem "RAY_SOCKET_DIR=${RAY_SOCKET_DIR}: is not a directory"
 }
 
-plain_url() {  # plain_url OPTION...: keys in an address would show in logs, configurations and command lines
-  local name
-  for name; do
-    [[ ${!name} != *'@'* && (${!name} != *'?'* || ${!name} =~ \?api-version=[^\&]*$) ]] ||
-      problem "${name} holds a user name, a password or a query, which would be written down: give the address \
-alone, and a key in ${name%_*}_API_KEY"
-  done
+other_name() {  # other_name OPTION ALIAS: two names of one option
+  local value=${!2}
+  [[ -n ${value} ]] || return 0
+  ! is_set "$1" || [[ ${!1} == "${value}" ]] || problem "$1=${!1} and $2=${value} are two names of one option: set one"
+  printf -v "$1" '%s' "${value}"
+}
+
+plain_url() {  # plain_url OPTION KEY: a key in an address would show in logs, configurations and command lines
+  [[ ${!1} != *'@'* && (${!1} != *'?'* || ${!1} =~ \?api-version=[^\&]*$) ]] ||
+    problem "$1 holds a user name, a password or a query, which would be written down: give the address alone, and a \
+key in $2"
 }
 
 choose_device() {

@@ -2,7 +2,7 @@
 # The launchers' option block: registration, checks, the --help table, what differs from it. Sourced by launch_lib.sh.
 
 ENTRIES=()                                                # option names, and headings behind a '#'
-declare -A DEFAULT=() HELP=() KIND=() CHOICES=() LATER=() GIVEN=()
+declare -A DEFAULT=() HELP=() KIND=() CHOICES=() GIVEN=()
 OWN_PREFIXES=() PROBLEMS=()
 readonly INTEGER='^-?(0|[1-9][0-9]*)$'
 readonly NUMBER='^-?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$'
@@ -30,7 +30,6 @@ option() {
   ENTRIES+=("${name}") DEFAULT[${name}]=$2 HELP[${name}]=$3 KIND[${name}]=${kind}
   if [[ -n ${!name-} ]]; then GIVEN[${name}]=1; else printf -v "${name}" '%s' "$2"; fi
 }
-later() { local name; for name in "${@:2}"; do LATER[${name}]=$1; done; }   # options whose feature is still to come
 own_prefixes() { OWN_PREFIXES=("$@"); }
 one_of() { CHOICES[$1]=${*:2}; }
 is_set() { [[ -n ${GIVEN[$1]-} ]]; }
@@ -46,7 +45,7 @@ show_help() {
   done <"$0"
   for name in "${ENTRIES[@]}"; do
     if [[ ${name} == '#'* ]]; then printf '\n%s\n' "${name#\#}"; continue; fi
-    printf '  %-36s %-18s %s%s\n' "${name}" "${DEFAULT[${name}]}" "${HELP[${name}]}" "${LATER[${name}]:+ [later]}"
+    printf '  %-36s %-18s %s\n' "${name}" "${DEFAULT[${name}]}" "${HELP[${name}]}"
   done
 }
 
@@ -84,8 +83,6 @@ check_options() {
         [[ ${value} == \[* ]] || printf -v "${name}" '[%s]' "${value}"
         [[ ${!name} =~ ${LIST} ]] || problem "${name}=${value}: must be a list such as [a,b]" ;;
     esac
-    [[ -z ${LATER[${name}]-} ]] || ! differs "${name}" ||
-      problem "${name}=$(shown "${name}") is not available in this version: ${LATER[${name}]}"
   done
 }
 differs() { is_set "$1" && local default=${DEFAULT[$1]} && [[ ${!1} != "${default}" && ${!1,,} != "${default,,}" ]]; }

@@ -28,6 +28,19 @@ def chat_url(url: str) -> str:
     return urlunsplit(parts._replace(path=path if path.endswith(CHAT_PATH) else path + CHAT_PATH, fragment=""))
 
 
+def plain_address_problem(url: str) -> str | None:
+    """Why an address may not be written down, which configurations and logs do; None when it may.
+
+    A query may hold a key. The one exception names the version of the protocol.
+    """
+    try:
+        query = urlsplit(chat_url(url)).query
+    except UserError as error:
+        return str(error)
+    harmless = not query or (query.startswith("api-version=") and "&" not in query)
+    return None if harmless else "the address has a query, which would be written down"
+
+
 def without_query(url: str) -> str:
     """The URL as it may be shown: some endpoints take their key in the query."""
     return urlunsplit(urlsplit(url)._replace(query="", fragment=""))

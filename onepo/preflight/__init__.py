@@ -16,6 +16,7 @@ from onepo.preflight.ranges import range_problems
 from onepo.preflight.records import DataFiles
 from onepo.preflight.reward_function import reward_function_problems
 from onepo.preflight.student import student_problems
+from onepo.preflight.teacher import teacher_problems
 from onepo.settings import Settings, parse_settings
 
 
@@ -40,6 +41,7 @@ def check(config: DictConfig) -> Checked:
             *device_problems(config),
             *fixed_key_problems(config),
             *option_problems(config, settings),
+            *teacher_problems(settings),
             *directory_problems(config, settings),
             *student_problems(config),
         ]

@@ -6,12 +6,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import torch
 from omegaconf import DictConfig
 
-from onepo.endpoints.chat import chat_url
+from onepo.endpoints.address import plain_address_problem
 from onepo.errors import UserError
 from onepo.preflight.student import weight_problems
 from onepo.rewards.template import load_template
@@ -40,18 +39,8 @@ def _external(settings: Settings, open_ended: int) -> Iterator[str]:
             f"{open_ended} records are open-ended and need a grader: with START_REWARD_SERVER=0 set REWARD_MODEL_URL "
             "to its chat completions and REWARD_MODEL_NAME to the name of its model"
         )
-    else:
-        yield from _address(settings.grader.url)
-
-
-def _address(url: str) -> Iterator[str]:
-    try:
-        query = urlsplit(chat_url(url)).query
-    except UserError as error:
-        yield f"REWARD_MODEL_URL: {error}"
-        return
-    if (query and not query.startswith("api-version=")) or "&" in query:  # Azure wants one
-        yield "REWARD_MODEL_URL has a query, which would be written down: give a key as REWARD_MODEL_API_KEY"
+    elif problem := plain_address_problem(settings.grader.url):
+        yield f"REWARD_MODEL_URL: {problem}; a key goes into REWARD_MODEL_API_KEY"
 
 
 def _managed(config: DictConfig, settings: Settings, open_ended: int) -> Iterator[str]:

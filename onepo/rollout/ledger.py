@@ -15,6 +15,7 @@ import ray
 from onepo.rewards.course import GradingCourse
 from onepo.rollout.gradings import GradingLog
 from onepo.settings import Settings
+from onepo.teachers.online import TeacherAnswer
 from onepo.teachers.retirement import RetirementController
 
 # a metric must be a number
@@ -41,7 +42,7 @@ class GroupReport:
     student_acc: float | None  # mean accuracy of what the student wrote; None when every rollout failed
     teacher_candidate: bool
     teacher_used: bool
-    teacher_failed: bool  # there was a response, and it could not be scored
+    teacher_failed: bool  # there was a response without a score, or the online teacher had none
     teacher_acc: float | None  # accuracy of the teacher's response, None without one
 
 
@@ -64,11 +65,13 @@ class RunLedger:
         self._student_acc: dict[int, list[float]] = defaultdict(list)
         self._teacher_acc: dict[int, list[float]] = defaultdict(list)
         self._rollouts: dict[str, dict[str, int]] = {}
+        self._teacher_requests: Counter = Counter()
+        self._teacher_seconds: dict[int, list[float]] = defaultdict(list)
         self._gradings: dict[int, GradingLog] = defaultdict(GradingLog)
         self._validation_gradings = GradingLog()
         self._first_failure: str | None = None
         self._lost_grader: str | None = None
-        self._told_failures: set[str] = set()
+        self._told_failures: set[tuple[str, str]] = set()
         self._new_failures: list[str] = []
 
     def teacher_enabled(self, step: int) -> bool:
@@ -95,12 +98,22 @@ class RunLedger:
     def report_grading(self, step: int, course: GradingCourse, *, validate: bool) -> None:
         """The grading of one response is over: it has a score, or it is given up."""
         (self._validation_gradings if validate else self._gradings[step]).add(course)
-        if course.failure is not None and course.failure not in self._told_failures:
-            self._told_failures.add(course.failure)
-            self._new_failures.append(f"{course.failure.replace('_', ' ')}: {course.explanation}")
+        self._note_failure("a grading failed", course.failure, course.explanation)
+
+    def report_teacher_answer(self, step: int, answer: TeacherAnswer) -> None:
+        """The online teacher has answered a question of this step, or failed to."""
+        self._teacher_requests[step] += answer.requests
+        if not answer.from_disk:
+            self._teacher_seconds[step].append(answer.seconds)
+        self._note_failure("the teacher gave no answer", answer.failure, answer.explanation)
+
+    def _note_failure(self, what: str, kind: str | None, explanation: str | None) -> None:
+        if kind is not None and (what, kind) not in self._told_failures:
+            self._told_failures.add((what, kind))
+            self._new_failures.append(f"{what} ({kind.replace('_', ' ')}): {explanation}")
 
     def new_failures(self) -> list[str]:
-        """An example of each kind of failed grading that came up since the last call, for the first time in the run."""
+        """An example of each kind of failure that came up since the last call, for the first time in the run."""
         failures, self._new_failures = self._new_failures, []
         return failures
 
@@ -164,6 +177,10 @@ class RunLedger:
         }
         if rate is not None:
             metrics["onepo/retirement_rate"] = rate
+        if step in self._teacher_requests:
+            metrics["onepo/teacher_requests"] = self._teacher_requests.pop(step)
+        if seconds := self._teacher_seconds.pop(step, []):
+            metrics["onepo/teacher_latency_s"] = fmean(seconds)
         if student_acc:
             metrics["onepo/student_acc"] = fmean(student_acc)
         if teacher_acc := self._teacher_acc.pop(step, []):

@@ -4,6 +4,7 @@ The decision falls as soon as the group is scored, while other prompts are still
 stored, so that the filter of dynamic sampling sees the group as it will be trained on (algorithms page, section 2).
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Mapping
@@ -25,8 +26,10 @@ from onepo.rollout.group import Group
 from onepo.rollout.ledger import GroupReport, GroupSignal, ledger_name
 from onepo.rollout.rows import TrainingRow, is_graded, mark_ungraded, reward_info, usable_rows
 from onepo.rollout.seeds import PromptSeeds, session_seed
+from onepo.rollout.teacher import teacher_name
 from onepo.settings import parse_settings
 from onepo.teachers.cached import cached_response, response_token_ids
+from onepo.teachers.online import TeacherAnswer
 from onepo.teachers.retirement import draw_session, teacher_is_used
 
 logger = logging.getLogger(__name__)
@@ -60,6 +63,9 @@ class OnePOAgentLoopWorker(plain_class(AgentLoopWorkerTQ)):
         self._name = ray.get_runtime_context().get_actor_id()
         self._end_of_turn_id = end_of_turn_token_id(self.tokenizer)
         self._stop_ids, _ = rollout_stop_ids(self.tokenizer, self.model_config.generation_config)
+        online = self._settings.teacher.enabled and self._settings.teacher_enabled
+        self._teacher = ray.get_actor(teacher_name(self._settings.run_dir)) if online else None
+        self._questions: dict[str, asyncio.Task[TeacherAnswer]] = {}  # under way, by the prompt's uid
         self._groups: dict[str, Group[AgentLoopOutput, Decision]] = {}
         self._running = self._grading = self._scored = 0  # rollouts: under way, and in which state
         self._reported_at = 0.0
@@ -76,10 +82,13 @@ class OnePOAgentLoopWorker(plain_class(AgentLoopWorkerTQ)):
         uid = prompt["uid"]
         size = prompt.get("__rollout_n__", self.rollout_config.n)
         group = self._groups[uid] = Group(size, lambda outcomes: self._decide(prompt, group, outcomes))
+        if self._teacher and not prompt["teacher"]["responses"]:
+            self._questions[uid] = asyncio.create_task(self._ask_teacher(prompt))  # while the student writes
         try:
             await super()._run_prompt(prompt, sampling_params, trajectory, trace)
         finally:
             del self._groups[uid]
+            self._questions.pop(uid, None)
             self._report_rollouts(at_once=True)
 
     async def _run_agent_loop(self, sampling_params, trajectory, *, agent_name, trace=True, **kwargs):
@@ -163,15 +172,23 @@ class OnePOAgentLoopWorker(plain_class(AgentLoopWorkerTQ)):
     async def _offer(
         self, prompt: Mapping[str, Any], step: int, sibling: AgentLoopOutput
     ) -> tuple[AgentLoopOutput | None, bool]:
-        """The prompt's candidate, if it has one, and whether there was a teacher response that got no score."""
+        """The prompt's candidate, if it has one, and whether a teacher failed it: no answer, or none with a score."""
         try:
             candidate = await self._teacher_candidate(prompt, step, sibling)
+            if candidate is None:
+                return None, prompt["uid"] in self._questions
         except Exception:  # a response that cannot be read is no candidate; the student's rollouts are as good
             logger.exception("the teacher response of record %s could not be used", prompt["index"])
             return None, True
-        if candidate is not None and not is_graded(candidate):
-            return None, True
-        return candidate, False
+        return (candidate, False) if is_graded(candidate) else (None, True)
+
+    async def _ask_teacher(self, prompt: Mapping[str, Any]) -> TeacherAnswer:
+        step = prompt["global_steps"]
+        if not await self._ledger.teacher_enabled.remote(step):
+            return TeacherAnswer(None, None, None, requests=0, seconds=0.0, from_disk=False)
+        answer = await self._teacher.answer.remote([dict(message) for message in prompt["raw_prompt"]])
+        await self._ledger.report_teacher_answer.remote(step, answer)
+        return answer
 
     async def _teacher_candidate(
         self, prompt: Mapping[str, Any], step: int, sibling: AgentLoopOutput
@@ -180,6 +197,8 @@ class OnePOAgentLoopWorker(plain_class(AgentLoopWorkerTQ)):
         text = cached_response(
             prompt["teacher"]["responses"], seed=self._settings.seed, step=step, index=prompt["index"]
         )
+        if text is None and prompt["uid"] in self._questions:
+            text = (await self._questions[prompt["uid"]]).text
         if text is None:
             return None
         ids = response_token_ids(

@@ -20,6 +20,7 @@ from onepo.errors import ControlledStop
 from onepo.rewards.manager import SCORES
 from onepo.rollout.ledger import GroupSignal, create_ledger, ledger_name
 from onepo.rollout.rows import TEACHER_MASK
+from onepo.rollout.teacher import create_teacher, teacher_name
 from onepo.settings import parse_settings
 from onepo.trainers import checkpoints
 from onepo.trainers.journal import Journal, RecordingLogger, numbers
@@ -45,6 +46,8 @@ class OnePOTrainer(PPOTrainerSync):
         self.settings = parse_settings(OmegaConf.to_container(config.onepo, resolve=True))
         self.journal = Journal(self.settings.run_dir)
         self.ledger = create_ledger(ledger_name(self.settings.run_dir), self.settings)
+        if self.settings.teacher.enabled and self.settings.teacher_enabled:
+            self.teacher = create_teacher(teacher_name(self.settings.run_dir), self.settings.teacher)
         self._dispatched = 0  # prompts sent to rollout in the current step
         self._rollout_awake = True
         self._validating = False
@@ -133,6 +136,8 @@ class OnePOTrainer(PPOTrainerSync):
         if self._failed_validation:
             raise self._failed_validation
         super().on_step_begin()
+        if self.settings.teacher.enabled and self.settings.teacher_enabled:
+            self.teacher = create_teacher(teacher_name(self.settings.run_dir), self.settings.teacher)
         self._dispatched = 0
         self.config.trainer.save_freq = 1 if self.schedule.saves_at(self.global_steps) else 0
         self.journal.event("begin", step=self.global_steps)
@@ -222,9 +227,9 @@ class OnePOTrainer(PPOTrainerSync):
         return ControlledStop(f"{phase} {self.global_steps}: {reason}", 3) if reason else None
 
     def _tell_failures(self):
-        """Say of each kind of failed grading once what it looks like."""
+        """Say of each kind of failure once what it looks like."""
         for text in ray.get(self.ledger.new_failures.remote()):
-            self.journal.event("note", text=f"a grading failed: {text}")
+            self.journal.event("note", text=text)
 
     # ---- update
 

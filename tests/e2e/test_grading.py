@@ -157,7 +157,7 @@ def test_a_group_trains_on_when_one_grading_failed(external):
         assert record["reward/parse_failures"] == 3 * record["reward/failed"]
         assert 0 <= record["reward/score"] <= 1
     assert f"ungraded {external.epoch[0]['reward/failed']}" in "".join(external.lines)
-    assert "a grading failed: malformed: " in "".join(external.lines)
+    assert "a grading failed (malformed): " in "".join(external.lines)
 
 
 def test_a_prompt_without_gradings_is_replaced(external):

@@ -46,13 +46,6 @@ def options() -> dict[str, Option]:
 
 
 @pytest.fixture(scope="session")
-def later() -> set[str]:
-    """Options whose feature comes later, from the launcher's table."""
-    source = LAUNCHER.read_text().replace("\\\n", " ")
-    return {name for line in source.splitlines() if line.startswith("later ") for name in shlex.split(line)[2:]}
-
-
-@pytest.fixture(scope="session")
 def documented() -> dict[str, tuple[str, str, str]]:
     """docs/options.md: name -> default, help, what it sets."""
     rows = re.findall(r"^\| `([A-Z_]+)` \| (.*?) \| (.*) \| (.*) \|$", (ROOT / "docs/options.md").read_text(), re.M)

@@ -15,12 +15,14 @@ NO_KEY = {
     "DRY_RUN": "the launcher itself",
     "PYTHON": "the launcher itself",
     "REWARD_MODEL_API_KEY": "a secret: read from the environment, in no configuration",
+    "ONEPO_TEACHER_API_KEY": "another one",
     "CUDA_VISIBLE_DEVICES": "read by CUDA from the environment",
     "SWANLAB_DIR": "read by SwanLab from the environment",
     "TMP_DIR": "read by Python from the environment",
 }
 # Inputs, and what the launcher makes anew for every run: no default to compare.
-NO_DEFAULT = {"MODEL_PATH", "TRAIN_FILE", "VAL_FILE", "OUTPUT_DIR", "DEVICE", "RAY_SOCKET_DIR"}
+NO_DEFAULT = {"MODEL_PATH", "TRAIN_FILE", "VAL_FILE", "OUTPUT_DIR", "DEVICE", "RAY_SOCKET_DIR", "TEACHER_ANSWERS_DIR"}
+OTHER_NAMES = {"TEACHER_MODEL": "ONEPO_TEACHER_MODEL", "TEACHER_API_URL": "ONEPO_TEACHER_API_URL"}
 # Sentinels for options that accept only some values.
 SENTINEL = {
     "DEVICE": "cpu",
@@ -61,17 +63,15 @@ def without_time(arguments):
     return [re.sub(r"-\d{8}-\d{6}", "", argument) for argument in arguments]
 
 
-def test_documentation_repeats_the_block(options, later, documented):
+def test_documentation_repeats_the_block(options, documented):
     assert list(documented) == list(options)
     for name, option in options.items():
-        default, text, reach = documented[name]
-        assert (default, text) == option, name
-        assert (reach == "*later*") == (name in later), name
+        assert documented[name][:2] == option, name
 
 
-def test_block_repeats_the_configuration(options, later, documented):
+def test_block_repeats_the_configuration(options, documented):
     config = composed(["onepo.run_dir=/run"])
-    for name in options.keys() - later - NO_KEY.keys() - NO_DEFAULT:
+    for name in options.keys() - NO_KEY.keys() - NO_DEFAULT:
         value = OmegaConf.select(config, documented[name][2], throw_on_missing=True)
         inside = re.search(r"empty means (\w+/) in the run directory", options[name].help)
         if inside:
@@ -93,16 +93,19 @@ def test_every_constant_of_the_documentation_holds():
         assert OmegaConf.select(config, key, throw_on_missing=True) == parsed(value), key
 
 
-def test_every_option_changes_its_own_key_only(options, later, documented, dry_run):
+def test_every_option_changes_its_own_key_only(options, documented, dry_run):
     base = without_time(dry_run())
     overrides = []
-    for name in options.keys() - later - NO_KEY.keys() - {"OUTPUT_DIR", "EXPERIMENT_NAME", "DEVICE"}:
+    for name in options.keys() - NO_KEY.keys() - {"OUTPUT_DIR", "EXPERIMENT_NAME", "DEVICE"}:
         value = sentinel(name, options[name].default)
         changed = [word for word in without_time(dry_run(**{name: value})) if word not in base]
         assert [word.split("=")[0] for word in changed] == [documented[name][2]], name
         overrides += changed
     config = composed([*overrides, "onepo.run_dir=/run"])
-    for name in options.keys() - later - NO_KEY.keys() - {"OUTPUT_DIR", "EXPERIMENT_NAME", "DEVICE", "RAY_SOCKET_DIR"}:
+    same_key = {*OTHER_NAMES, *OTHER_NAMES.values()}
+    for name in (
+        options.keys() - NO_KEY.keys() - same_key - {"OUTPUT_DIR", "EXPERIMENT_NAME", "DEVICE", "RAY_SOCKET_DIR"}
+    ):
         value, expected = OmegaConf.select(config, documented[name][2]), sentinel(name, options[name].default)
         assert value == (expected if isinstance(value, str) else parsed(expected)), name
 
@@ -138,22 +141,21 @@ def test_options_for_the_environment(launch, name, variable):
     assert f"{variable}=/a b" in words[: words.index("-m")]
 
 
-def test_features_of_later_versions_are_refused_by_name(options, later, launch):
-    values = {name: sentinel(name, options[name].default) for name in later}
-    result = launch(DRY_RUN="1", **values)
-    assert result.returncode == 2
-    refused = [line for line in result.stderr.splitlines() if "is not available in this version: the " in line]
-    assert {line.split("error: ")[1].split("=")[0] for line in refused} == later
-    assert len(refused) == len(later)
-    assert launch(DRY_RUN="1", **{name: options[name].default for name in later}).returncode == 0
+def test_two_names_of_one_option(launch, dry_run):
+    for name, other in OTHER_NAMES.items():
+        assert dry_run(**{name: "a"})[-1] == dry_run(**{other: "a"})[-1]
+        assert launch(DRY_RUN="1", **{name: "a", other: "a"}).returncode == 0
+        result = launch(DRY_RUN="1", **{name: "a", other: "b"})
+        assert result.returncode == 2
+        assert f"{name}=a and {other}=b are two names of one option" in result.stderr
 
 
-def test_help_is_the_block(options, later, launch):
+def test_help_is_the_block(options, launch):
     for flag in ("--help", "-h"):
         result = launch("trainer.nnodes=2", flag)
         assert result.returncode == 0
         for name, option in options.items():
-            row = f"  {name:36} {option.default:18} {option.help}{' [later]' if name in later else ''}"
+            row = f"  {name:36} {option.default:18} {option.help}"
             assert row in result.stdout.splitlines(), name
 
 

@@ -118,6 +118,9 @@ def test_each_kind_of_failure_is_told_once():
     book = ledger()
     for item in (FAILED, FAILED, course(failure="timed_out", explanation="no answer in 5 s")):
         book.report_grading(1, item, validate=False)
-    assert book.new_failures() == ["malformed: found no list", "timed out: no answer in 5 s"]
+    assert book.new_failures() == [
+        "a grading failed (malformed): found no list",
+        "a grading failed (timed out): no answer in 5 s",
+    ]
     book.report_grading(2, FAILED, validate=True)
     assert book.new_failures() == []
