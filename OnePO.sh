@@ -107,8 +107,8 @@ option LOG_VAL_GENERATIONS 20 "Validation generations sent to the loggers."
 
 group "Grader"
 option START_REWARD_SERVER 1 "1 starts a local grader where the data needs one; 0 uses the one at REWARD_MODEL_URL."
-option REWARD_MODEL_URL "" "URL of a grader that is already running; /chat/completions is appended when absent."
-option REWARD_MODEL_NAME "" "Name under which the grader is served; empty means grader for a local one."
+option REWARD_MODEL_URL "" "URL of a grader that is already running, up to /v1 or in full."
+option REWARD_MODEL_NAME "" "Name of the served model; needed with START_REWARD_SERVER=0, else grader unless set."
 option REWARD_MODEL_API_KEY "" "Key of a grader that wants one; never printed, never an argument."
 option REWARD_MODEL_EXTRA_BODY '{"chat_template_kwargs": {"enable_thinking": false}}' "JSON fields added to each request."
 option REWARD_MODEL_TIMEOUT 120 "Seconds until a grading request is given up."
@@ -165,6 +165,8 @@ choose_device
 plain_url REWARD_MODEL_URL REWARD_MODEL_API_KEY
 plain_url TEACHER_API_URL ONEPO_TEACHER_API_KEY
 stop_on_problems
+[[ ${START_REWARD_SERVER} == 1 ]] || fixed_by "START_REWARD_SERVER=0" REWARD_MODEL_PATH REWARD_SERVER_BACKEND \
+  REWARD_SERVER_PYTHON REWARD_MODEL_DP REWARD_MODEL_TP REWARD_MODEL_GPUS REWARD_MODEL_EXTRA_ARGS
 require_path -d MODEL_PATH "a directory with the student model"
 require_path -f TRAIN_FILE "the training data"
 if [[ ${VAL_BEFORE_TRAIN} == True || ${TEST_FREQ} -gt 0 || ${TEST_STEPS} == *[0-9]* ]]; then

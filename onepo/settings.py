@@ -38,6 +38,19 @@ def option_of(path: str) -> str:
     return _OPTIONS.get(path) or _PREFIXES.get(section, "") + key.upper()
 
 
+# fields of a grading request that are not the user's
+_OUR_FIELDS = {
+    "model",
+    "messages",
+    "temperature",
+    "max_tokens",
+    "max_completion_tokens",
+    "response_format",
+    "stream",
+    "n",
+}
+
+
 def _json_object(text: Any) -> Any:
     try:
         value = json.loads(text) if isinstance(text, str) else text
@@ -45,6 +58,8 @@ def _json_object(text: Any) -> Any:
         raise ValueError(f"must be a JSON object, and is no JSON: {error}") from None
     if not isinstance(value, dict):
         raise ValueError('must be a JSON object such as {"chat_template_kwargs": {"enable_thinking": false}}')
+    if ours := sorted(value.keys() & _OUR_FIELDS):
+        raise ValueError(f"must not hold {', '.join(ours)}, which every request sets by itself")
     return value
 
 

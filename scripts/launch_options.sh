@@ -67,6 +67,10 @@ check_options() {
     is_option "${name}" || continue
     is_set "${name}" || [[ ${KIND[${name}]} == switch ]] || continue
     value=${!name}
+    if [[ ${CHOICES[${name}]-} == "0 1" ]]; then   # switches of the launcher, in the other spelling
+      case ${value,,} in true) value=1 ;; false) value=0 ;; esac
+      printf -v "${name}" '%s' "${value}"
+    fi
     if [[ -n ${CHOICES[${name}]-} ]]; then
       [[ " ${CHOICES[${name}]} " == *" ${value} "* ]] || problem "${name}=${value}: must be one of ${CHOICES[${name}]}"
       continue

@@ -34,10 +34,11 @@ def grader_problems(config: DictConfig, settings: Settings, open_ended: int) -> 
 
 
 def _external(settings: Settings, open_ended: int) -> Iterator[str]:
-    if not settings.grader.url or not settings.grader.name:
+    given = {"REWARD_MODEL_URL": settings.grader.url, "REWARD_MODEL_NAME": settings.grader.name}
+    if missing := [option for option, value in given.items() if not value]:
         yield (
-            f"{open_ended} records are open-ended and need a grader: with START_REWARD_SERVER=0 set REWARD_MODEL_URL "
-            "to its chat completions and REWARD_MODEL_NAME to the name of its model"
+            f"{open_ended} records are open-ended and need a grader: with START_REWARD_SERVER=0 set "
+            f"{' and '.join(missing)}"
         )
     elif problem := plain_address_problem(settings.grader.url):
         yield f"REWARD_MODEL_URL: {problem}; a key goes into REWARD_MODEL_API_KEY"
@@ -57,7 +58,9 @@ def _managed(config: DictConfig, settings: Settings, open_ended: int) -> Iterato
             "START_REWARD_SERVER=0 with REWARD_MODEL_URL and REWARD_MODEL_NAME of one that runs already"
         )
         return
-    if not Path(server.path, "config.json").is_file():
+    if not Path(server.path).is_dir():
+        yield f"REWARD_MODEL_PATH={server.path} is not an existing directory: give a local one, nothing is downloaded"
+    elif not Path(server.path, "config.json").is_file():
         yield f"REWARD_MODEL_PATH={server.path}: is not a model directory, it has no config.json"
     else:
         try:
@@ -78,7 +81,7 @@ def _managed(config: DictConfig, settings: Settings, open_ended: int) -> Iterato
         if holder:
             yield (
                 f"REWARD_MODEL_PORT={server.port} is in use by {holder}: stop it or set another port; a grader that "
-                "runs already is used with START_REWARD_SERVER=0 and REWARD_MODEL_URL"
+                "runs already is used with START_REWARD_SERVER=0, REWARD_MODEL_URL and REWARD_MODEL_NAME"
             )
     if config.trainer.nnodes > 1 and server.host in _LOCAL:
         yield (
@@ -92,16 +95,17 @@ def _managed(config: DictConfig, settings: Settings, open_ended: int) -> Iterato
 
 def _engine(server: RewardServerSettings) -> Iterator[str]:
     python, module = server.python or sys.executable, required_module(server.backend)
+    whose = f"REWARD_SERVER_PYTHON={python}" if server.python else f"the Python of the run, {python},"
     lookup = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
     try:
         missing = subprocess.run([python, "-c", lookup], capture_output=True, timeout=60).returncode != 0
     except (OSError, subprocess.TimeoutExpired) as error:
-        yield f"REWARD_SERVER_PYTHON={python} cannot be run: {error}"
+        yield f"REWARD_SERVER_PYTHON={python} cannot be run ({error}): give ENVIRONMENT/bin/python"
         return
     if missing:
         yield (
-            f"REWARD_SERVER_PYTHON={python} has no {module}, with which the grader is served "
-            f"(REWARD_SERVER_BACKEND={server.backend}): set it to the Python of an environment that has it"
+            f"{whose} has no {module}, with which the grader is served (REWARD_SERVER_BACKEND={server.backend}): set "
+            "REWARD_SERVER_PYTHON to the Python of an environment that has it"
         )
 
 

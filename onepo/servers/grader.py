@@ -140,7 +140,10 @@ class LocalGrader:
         """End it, unless it is to be left running."""
         self._server.stop()
         if self._ready and not self._options.auto_kill:
-            self._say(f"the grader is left running at {self.url}; it ends with: kill -- -{self._server.pid}")
+            self._say(
+                f"the grader is left running at {self.url} (START_REWARD_SERVER=0 REWARD_MODEL_URL={self.url} "
+                f"REWARD_MODEL_NAME={self.name} uses it); it ends with: kill -- -{self._server.pid}"
+            )
 
     def _on_state(self, status: dict[str, Any]) -> None:
         state = status["state"]

@@ -136,8 +136,6 @@ class OnePOTrainer(PPOTrainerSync):
         if self._failed_validation:
             raise self._failed_validation
         super().on_step_begin()
-        if self.settings.teacher.enabled and self.settings.teacher_enabled:
-            self.teacher = create_teacher(teacher_name(self.settings.run_dir), self.settings.teacher)
         self._dispatched = 0
         self.config.trainer.save_freq = 1 if self.schedule.saves_at(self.global_steps) else 0
         self.journal.event("begin", step=self.global_steps)

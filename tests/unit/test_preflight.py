@@ -225,11 +225,11 @@ def test_a_local_grader_that_can_be_started_passes(student, open_file, grader_mo
 @pytest.mark.parametrize(
     ("override", "told"),
     [
-        ("onepo.reward_server.path=/nonexistent", "REWARD_MODEL_PATH=/nonexistent: is not a model directory"),
+        ("onepo.reward_server.path=/nonexistent", "REWARD_MODEL_PATH=/nonexistent is not an existing directory"),
         ("onepo.grader.url=http://127.0.0.1:1/v1", "set START_REWARD_SERVER=0 to use it"),
         ("onepo.reward_server.chat_template=/nonexistent", "REWARD_MODEL_CHAT_TEMPLATE=/nonexistent"),
         ("onepo.reward_server.extra_args='--a \"b'", "REWARD_MODEL_EXTRA_ARGS"),
-        ("onepo.reward_server.python=/nonexistent/python", "REWARD_SERVER_PYTHON=/nonexistent/python cannot be run"),
+        ("onepo.reward_server.python=/nonexistent/python", "REWARD_SERVER_PYTHON=/nonexistent/python cannot be run ("),
         (f"onepo.reward_server.python={sys.executable}", "has no sglang"),
         ("onepo.grader.prompt_file=/nonexistent", "REWARD_PROMPT_FILE=/nonexistent"),
         ("onepo.reward_server.host=192.0.2.1", "REWARD_SERVER_HOST=192.0.2.1"),
