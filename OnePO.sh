@@ -103,6 +103,10 @@ option VAL_N 1 "Responses per validation prompt."
 option VAL_TEMPERATURE 0.7 "Sampling temperature of validation."
 option SAVE_FREQ 60 "Steps between checkpoints."
 option MAX_ACTOR_CHECKPOINTS 5 "Newest checkpoints that are kept."
+option SAVE_TRAINING_STATE False "Keep in checkpoints what RESUME needs; four times their size."
+option RESUME "" "Checkpoint, or run with one, to go on from; its data, sizes and seed must be the same."
+option ROLLOUT_DUMP_FREQ 0 "Steps between two dumps of rollouts for python -m onepo.show; 0 means none."
+option ROLLOUT_DUMP_SAMPLES 4 "Prompts in a dump, each with all its rollouts."
 option LOG_VAL_GENERATIONS 20 "Validation generations sent to the loggers."
 
 group "Grader"
@@ -157,7 +161,7 @@ check_options
 stop_on_problems
 absolute MODEL_PATH TRAIN_FILE VAL_FILE OUTPUT_DIR CHECKPOINT_DIR LOGS_DIR OUTPUTS_DIR SWANLAB_DIR HYDRA_OUTPUT_DIR \
   TMP_DIR RAY_SOCKET_DIR REWARD_MODEL_PATH REWARD_MODEL_CHAT_TEMPLATE REWARD_PROMPT_FILE \
-  REWARD_FUNCTION TEACHER_ANSWERS_DIR
+  REWARD_FUNCTION TEACHER_ANSWERS_DIR RESUME
 [[ ${REWARD_SERVER_PYTHON} != */* ]] || absolute REWARD_SERVER_PYTHON
 check_run_names
 choose_device
@@ -301,8 +305,11 @@ TRAINER=(
   trainer.total_training_steps="${TOTAL_TRAINING_STEPS}"
   trainer.save_freq="${SAVE_FREQ}"
   onepo.max_checkpoints="${MAX_ACTOR_CHECKPOINTS}"
+  onepo.save_training_state="${SAVE_TRAINING_STATE}"
+  onepo.rollout_dump_freq="${ROLLOUT_DUMP_FREQ}"
+  onepo.rollout_dump_samples="${ROLLOUT_DUMP_SAMPLES}"
 )
-text_override TRAINER trainer.default_local_dir CHECKPOINT_DIR
+text_override TRAINER trainer.default_local_dir CHECKPOINT_DIR onepo.resume RESUME
 
 launch onepo.train "${RUN[@]}" "${DATA[@]}" "${MODEL[@]}" "${ACTOR[@]}" "${ROLLOUT[@]}" "${ONEPO[@]}" \
   "${TEACHER[@]}" "${SAMPLING[@]}" "${GRADER[@]}" "${VALIDATION[@]}" "${TRAINER[@]}" "$@"

@@ -165,6 +165,10 @@ class Settings(_Section):
     require_thinking: bool
     test_steps: list[int]
     max_checkpoints: int = Field(ge=1)
+    rollout_dump_freq: int = Field(ge=0)
+    rollout_dump_samples: int = Field(ge=1)
+    save_training_state: bool
+    resume: str | None
     poll_interval: float = Field(gt=0)
     per_request_seeds: bool
     teacher: TeacherSettings

@@ -29,6 +29,7 @@ def main(overrides: Sequence[str]) -> int:
         _set_process_environment(overrides)
         config = compose_config(overrides)
         from onepo.preflight import check
+        from onepo.preflight.resume import is_finished
         from onepo.rollout.teacher import probe_teacher
 
         checked = check(config)
@@ -38,6 +39,9 @@ def main(overrides: Sequence[str]) -> int:
             set_values(config.onepo.grader, found)
         if settings.teacher.enabled and settings.teacher_enabled:
             set_values(config.onepo.teacher, probe_teacher(settings.teacher, os.environ.get(TEACHER_KEY), say=print))
+        if is_finished(config, checked):
+            print("nothing is left to train: RESUME is at the final step; raise TOTAL_TRAINING_STEPS or TOTAL_EPOCHS")
+            return 0
         run_dir = reserve_directory(Path(settings.run_dir))
     except OmegaConfBaseException as error:
         print(f"error: configuration: {str(error).splitlines()[0]}", file=sys.stderr)

@@ -14,6 +14,7 @@ from onepo.preflight.options import fixed_key_problems, option_problems, upstrea
 from onepo.preflight.places import directory_problems, disk_problems
 from onepo.preflight.ranges import range_problems
 from onepo.preflight.records import DataFiles
+from onepo.preflight.resume import resume_problems
 from onepo.preflight.reward_function import reward_function_problems
 from onepo.preflight.student import student_problems
 from onepo.preflight.teacher import teacher_problems
@@ -22,10 +23,11 @@ from onepo.settings import Settings, parse_settings
 
 @dataclass(frozen=True)
 class Checked:
-    """What a passed check knows: the settings, and how many records of the data are open-ended."""
+    """What a passed check knows: the settings, how many records are open-ended, and how many prompts are trained on."""
 
     settings: Settings
     open_ended: int
+    train_prompts: int
 
 
 def check(config: DictConfig) -> Checked:
@@ -50,10 +52,12 @@ def check(config: DictConfig) -> Checked:
     problems = [*files.problems, *upstream_problems(config), *disk_problems(config, settings)]
     if files.open_ended:
         problems += grader_problems(config, settings, files.open_ended)
+    if not problems:
+        problems += resume_problems(config, settings)  # compares with the files that have just been found readable
     if files.custom:
         problems += reward_function_problems(settings, files.custom)
     _refuse(problems)
-    return Checked(settings, files.open_ended)
+    return Checked(settings, files.open_ended, files.train_prompts)
 
 
 def _refuse(problems: list[str]) -> None:

@@ -56,7 +56,8 @@ def _existing(path: Path) -> Path:
 
 def disk_problems(config: DictConfig, settings: Settings) -> Iterator[str]:
     parameters = sum(math.prod(shape) for _, shape in stored_shapes(Path(config.actor_rollout_ref.model.path)))
-    weights = 4 * parameters  # the learner keeps and exports float32
+    # the learner keeps and exports float32; to go on it needs the same again, and Adam's two moments
+    weights = 4 * parameters * (4 if settings.save_training_state else 1)
     place = _existing(Path(config.trainer.default_local_dir))
     needed, free = weights * (settings.max_checkpoints + 1), shutil.disk_usage(place).free
     if free < needed:

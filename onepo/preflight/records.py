@@ -18,11 +18,12 @@ class DataFiles:
         problems: what is wrong with the files, in the words of the launcher's options.
         open_ended: number of records that need a grader.
         custom: number of records that need the user's reward function.
+        train_prompts: number of training prompts that are short enough.
     """
 
     def __init__(self, config: DictConfig):
         self.problems: list[str] = []
-        self.open_ended = self.custom = 0
+        self.open_ended = self.custom = self.train_prompts = 0
         self._config = config
         self._tokenizer = load_tokenizer(config)
         for option, files in (("TRAIN_FILE", config.data.train_files), ("VAL_FILE", config.data.val_files)):
@@ -44,6 +45,8 @@ class DataFiles:
         self.custom += types[CUSTOM]
         options = data.apply_chat_template_kwargs or {}
         usable, left_out = count_usable(tasks, self._tokenizer, data.max_prompt_length, **options)
+        if option == "TRAIN_FILE":
+            self.train_prompts = usable
         if option == "TRAIN_FILE" and usable < data.train_batch_size:
             reason = f" ({left_out} are over MAX_PROMPT_LENGTH={data.max_prompt_length})" if left_out else ""
             self.problems.append(

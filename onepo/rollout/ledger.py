@@ -197,6 +197,10 @@ class RunLedger:
         """The retirement state, which a checkpoint keeps."""
         return self._controller.state_dict()
 
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from the state that a checkpoint kept."""
+        self._controller.load_state_dict(state)
+
 
 def create_ledger(name: str, settings: Settings) -> ray.actor.ActorHandle:
     """Start the run's ledger; it ends with the process that called this."""

@@ -66,3 +66,7 @@ def write_stop_ids(model_dir: Path, stop_ids: list[int]) -> None:
 def write_retirement(checkpoint: Path, state: dict) -> None:
     """Keep the state of Teacher Retirement beside the weights."""
     (checkpoint / "retirement.json").write_text(json.dumps(state) + "\n")
+
+
+def read_retirement(checkpoint: Path) -> dict:
+    return json.loads((checkpoint / "retirement.json").read_text())

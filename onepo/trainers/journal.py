@@ -16,16 +16,25 @@ class Journal:
     """Appends whole lines and flushes each, so that a reader of a running or killed run sees complete records."""
 
     def __init__(self, run_dir: str):
-        self._metrics = Path(run_dir) / METRICS_FILE
+        self.metrics_file = Path(run_dir) / METRICS_FILE
         self._events = Path(run_dir) / EVENTS_FILE
 
     def event(self, kind: str, **fields: Any) -> None:
         """Tell the terminal: plan, step, checkpoint, note."""
         _append(self._events, {"event": kind, "time": time.time(), **fields})
 
+    def adopt(self, earlier: Path, *, last_step: int) -> None:
+        """Begin the metrics file with the records of an earlier run, up to a step; nothing if that file is gone."""
+        if not earlier.exists():
+            return
+        with earlier.open(encoding="utf-8") as records, self.metrics_file.open("w", encoding="utf-8") as file:
+            for line in records:
+                if line.endswith("\n") and json.loads(line)["step"] <= last_step:
+                    file.write(line)
+
     def metrics(self, step: int, data: dict[str, Any]) -> None:
         """Record a step's metrics; values that are no numbers are left out, non-finite ones become null."""
-        _append(self._metrics, {"step": step, "time": time.time(), **numbers(data)})
+        _append(self.metrics_file, {"step": step, "time": time.time(), **numbers(data)})
 
 
 def numbers(data: dict[str, Any]) -> dict[str, float | int | None]:

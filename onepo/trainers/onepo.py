@@ -17,7 +17,7 @@ from verl.utils.debug.metrics import calculate_debug_metrics
 import onepo.trainers.group_advantage  # noqa: F401  registers the estimator
 from onepo.data.chat import rollout_stop_ids
 from onepo.errors import ControlledStop
-from onepo.rewards.manager import SCORES
+from onepo.rewards.manager import MET, SCORES
 from onepo.rollout.ledger import GroupSignal, create_ledger, ledger_name
 from onepo.rollout.rows import TEACHER_MASK
 from onepo.rollout.teacher import create_teacher, teacher_name
@@ -27,7 +27,9 @@ from onepo.trainers.journal import Journal, RecordingLogger, numbers
 from onepo.trainers.loss_metrics import step_metrics
 from onepo.trainers.policy_loss import onepo_loss
 from onepo.trainers.replay import BoundedReplayBuffer
+from onepo.trainers.samples import chosen_groups, samples_file, write_samples
 from onepo.trainers.schedule import Schedule
+from onepo.trainers.training_state import LOADED, SAVED, find_checkpoint, metrics_file, run_facts, write_state
 from onepo.trainers.validation import GradedRows, without_nan
 
 
@@ -44,6 +46,7 @@ class OnePOTrainer(PPOTrainerSync):
             # upstream compares this with "sync" in several places: our registered name would get the async buffer
             config.trainer.v1.trainer_mode = "sync"
         self.settings = parse_settings(OmegaConf.to_container(config.onepo, resolve=True))
+        self._set_state(config)
         self.journal = Journal(self.settings.run_dir)
         self.ledger = create_ledger(ledger_name(self.settings.run_dir), self.settings)
         if self.settings.teacher.enabled and self.settings.teacher_enabled:
@@ -57,6 +60,26 @@ class OnePOTrainer(PPOTrainerSync):
         super().__init__(config)
 
     # ---- set-up
+
+    def _set_state(self, config):
+        """Tell verl what to save, and where to go on."""
+        checkpoint = config.actor_rollout_ref.actor.checkpoint
+        with open_dict(config):
+            if self.settings.save_training_state:
+                checkpoint.save_contents = list(SAVED)
+            if self.settings.resume:
+                checkpoint.load_contents = list(LOADED)
+                config.trainer.resume_mode = "resume_path"
+                config.trainer.resume_from_path = str(find_checkpoint(Path(self.settings.resume)))
+
+    def _load_checkpoint(self):
+        super()._load_checkpoint()
+        if self.settings.resume:
+            checkpoint = Path(self.config.trainer.resume_from_path)
+            ray.get(self.ledger.load_state_dict.remote(checkpoints.read_retirement(checkpoint)))
+            self.journal.adopt(metrics_file(checkpoint), last_step=self.global_steps)
+            self._trained_step = self.global_steps
+            self.journal.event("note", text=f"goes on behind step {self.global_steps}, from {checkpoint}")
 
     def _build_replay_buffer(self):
         return BoundedReplayBuffer.over(
@@ -294,6 +317,8 @@ class OnePOTrainer(PPOTrainerSync):
         for name in SCORES:
             metrics[f"reward/{name}"] = float(np.mean([info[name] for info in infos]))
         metrics.update(ray.get(self.ledger.close_step.remote(global_steps)))
+        if self.settings.rollout_dump_freq and global_steps % self.settings.rollout_dump_freq == 0:
+            self._dump_rollouts(keys, batch.partition_id)
         self._tell_failures()
         if metrics.get("onepo/teacher_acc") == 0 and not self._teachers_doubted:
             self._teachers_doubted = True
@@ -303,6 +328,40 @@ class OnePOTrainer(PPOTrainerSync):
                 "right, so none was used: do they end with the answer as <answer>X</answer>, and do they fit into "
                 "MAX_RESPONSE_LENGTH?",
             )
+
+    def _dump_rollouts(self, keys, partition_id):
+        fields = [
+            "uid",
+            "index",
+            "data_source",
+            "raw_prompt",
+            "responses",
+            "reward_model",
+            "extra_fields",
+            TEACHER_MASK,
+        ]
+        data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=fields)
+        columns = {name: list(data[name]) for name in fields}
+        rows = []
+        for row in chosen_groups(
+            columns["uid"], [int(index) for index in columns["index"]], self.settings.rollout_dump_samples
+        ):
+            info = columns["extra_fields"][row]["reward_extra_info"]
+            rows.append(
+                {
+                    "group": columns["uid"][row],
+                    "record": int(columns["index"][row]),
+                    "data_source": columns["data_source"][row],
+                    "prompt": [dict(message) for message in columns["raw_prompt"][row]],
+                    "response": self.tokenizer.decode(columns["responses"][row], skip_special_tokens=True),
+                    "teacher": bool(columns[TEACHER_MASK][row].any()),
+                    "score": info["score"],
+                    "acc": info["acc"],
+                    "met": info[MET],
+                    "rubrics": [dict(rubric) for rubric in columns["reward_model"][row]["rubrics"]],
+                }
+            )
+        write_samples(samples_file(self.settings.run_dir, self.global_steps), rows)
 
     def _validate(self):
         self._validating = True
@@ -341,6 +400,8 @@ class OnePOTrainer(PPOTrainerSync):
             self.config.trainer.default_local_dir = str(root)
         checkpoints.write_stop_ids(checkpoints.model_folder(staged), self._stop_ids)
         checkpoints.write_retirement(staged, ray.get(self.ledger.state_dict.remote()))
+        if self.settings.save_training_state:
+            write_state(staged, facts=run_facts(self.config), metrics_file=self.journal.metrics_file)
         published = checkpoints.publish(root, self.global_steps)
         checkpoints.prune(root, self.settings.max_checkpoints)
         self.journal.event("checkpoint", step=self.global_steps, model_dir=str(checkpoints.model_folder(published)))

@@ -55,7 +55,7 @@ def sentinel(name, default):
         return "0.375"
     if default.startswith("["):
         return "[7,9]"
-    path = name.endswith(("_PATH", "_FILE", "_DIR", "_TEMPLATE", "_FUNCTION"))
+    path = name.endswith(("_PATH", "_FILE", "_DIR", "_TEMPLATE", "_FUNCTION", "RESUME"))
     return f"/a b/{name}" if path else f"a, ü={name}"
 
 

@@ -25,6 +25,7 @@ FLOORS = [
     "plugin",
     "preflight",
     "process",
+    "show",
     "run",
     "train",
 ]

@@ -1,0 +1,70 @@
+"""Look at what a run has written: ``python -m onepo.show RUN [--step N] [--teacher] [--worst]``.
+
+Prints the rollouts that ROLLOUT_DUMP_FREQ has kept: prompts, responses, rewards, rubrics met, teacher rows marked.
+"""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from onepo.trainers.samples import SAMPLES_DIR, samples_file
+
+
+def show(
+    run: Annotated[Path, typer.Argument(help="The run's directory, such as runs/latest.")],
+    step: Annotated[int | None, typer.Option(help="The step; the last one that was kept unless it is set.")] = None,
+    teacher: Annotated[
+        bool, typer.Option("--teacher", help="Only prompts for which a teacher's response was used.")
+    ] = False,
+    worst: Annotated[bool, typer.Option("--worst", help="The lowest scores first.")] = False,
+) -> None:
+    """Print the kept rollouts of one step."""
+    steps = sorted(int(file.stem) for file in (run / SAMPLES_DIR).glob("*.jsonl"))
+    if not steps:
+        _refuse(f"{run} has no {SAMPLES_DIR}/: rollouts are kept when the run is started with ROLLOUT_DUMP_FREQ=1")
+    step = steps[-1] if step is None else step
+    if step not in steps:
+        _refuse(f"{run} has no rollouts of step {step}, but of {', '.join(map(str, steps))}")
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for line in samples_file(run, step).read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        groups.setdefault(row["group"], []).append(row)
+    chosen = [rows for rows in groups.values() if not teacher or any(row["teacher"] for row in rows)]
+    if worst:
+        chosen = sorted(([*sorted(rows, key=_score)] for rows in chosen), key=lambda rows: _score(rows[0]))
+    out = Console(highlight=False)
+    out.print(f"step {step}: {len(chosen)} of {len(groups)} prompts", style="bold")
+    for rows in chosen:
+        _print_group(out, rows)
+
+
+def _score(row: dict[str, Any]) -> float:
+    return row["score"]
+
+
+def _print_group(out: Console, rows: list[dict[str, Any]]) -> None:
+    out.rule(Text(f"record {rows[0]['record']}, {rows[0]['data_source']}"), align="left")
+    for message in rows[0]["prompt"]:
+        out.print(Text(f"{message['role']}: {message['content']}", style="dim"))
+    for row in rows:
+        who = "teacher" if row["teacher"] else "student"
+        out.print(
+            Text(f"\n{who}  score {row['score']:.3f}  acc {row['acc']:.3f}", style="bold" if row["teacher"] else "")
+        )
+        out.print(Text(row["response"]))
+        met = json.loads(row["met"]) if row["met"] else []
+        for rubric, decision in zip(row["rubrics"], met, strict=False):
+            out.print(Text(f"  [{'x' if decision else ' '}] {rubric['points']:+g}  {rubric['criterion']}"))
+
+
+def _refuse(problem: str) -> None:
+    Console(stderr=True, highlight=False).print(Text(f"error: {problem}"), soft_wrap=True)
+    raise typer.Exit(2)
+
+
+if __name__ == "__main__":
+    typer.run(show)
