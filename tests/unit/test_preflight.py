@@ -369,6 +369,48 @@ def test_a_bad_data_file_is_told_with_its_option(student, train_file):
     assert found[0].startswith("TRAIN_FILE: ")
 
 
+CUSTOM = {"type": "custom", "prompt": [{"role": "user", "content": "fever tree"}], "remedy": "rest"}
+
+
+def test_own_records_need_a_reward_function(student, train_file, tmp_path):
+    write_jsonl(train_file, [CUSTOM] * 4)
+    (found,) = problems(model=student, train_file=train_file)
+    assert found.startswith("4 records are of the type custom and need a reward function: set REWARD_FUNCTION")
+    (tmp_path / "reward.py").write_text("def score(messages, response, record):\n    return 0\n")
+    good, bad = (f"onepo.reward_function.spec='{tmp_path}/reward.py:{name}'" for name in ("score", "scored"))
+    assert problems(good, model=student, train_file=train_file) == []
+    (found,) = problems(bad, model=student, train_file=train_file)
+    assert "REWARD_FUNCTION" in found and "scored" in found
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        ((), ["TEACHER_API_URL is not set", "TEACHER_MODEL is not set"]),
+        (
+            ("onepo.teacher.url='http://h/v1?key=k'", "onepo.teacher.model=m"),
+            ["TEACHER_API_URL: the address has a query"],
+        ),
+        (
+            ("onepo.teacher.url=http://h/v1", "onepo.teacher.model=m", "onepo.teacher_enabled=False"),
+            ["ONLINE_TEACHER_ENABLED=True asks a teacher, and TEACHER_ENABLED=False wants none"],
+        ),
+    ],
+)
+def test_an_online_teacher_must_be_named(student, train_file, overrides, told):
+    enabled = ("onepo.teacher.enabled=True", "onepo.teacher.answers_dir=/nonexistent")
+    found = problems(*enabled, *overrides, model=student, train_file=train_file)
+    assert len(found) == len(told)
+    for line, beginning in zip(found, told, strict=True):
+        assert line.startswith(beginning)
+
+
+def test_a_checkpoint_without_training_state_cannot_be_resumed(student, train_file, tmp_path):
+    (tmp_path / "global_step_3").mkdir()
+    (found,) = problems(f"onepo.resume={tmp_path}/global_step_3", model=student, train_file=train_file)
+    assert "has weights only" in found and "SAVE_TRAINING_STATE=True" in found
+
+
 def test_the_program_ends_with_2_and_one_line_per_problem(student, train_file, capsys):
     run_dir = train_file.parent / "run"
     overrides = [
