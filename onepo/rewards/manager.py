@@ -25,14 +25,15 @@ from onepo.settings import GraderSettings, parse_settings
 SCORES = ("score", "acc", "overlong_penalty", "answer_length_penalty")
 # beside the scores: which criteria were met, as JSON text ("" without a grading), and how the grading went
 MET, GRADING = "met", "grading"
+TYPE = "type"  # of the task
 
 
 class OnePORewardManager(RewardManagerBase):
     """Scores a response by its task type and shapes the score.
 
     The keys of ``reward_extra_info`` are the same for every sample: ``SCORES`` (``acc``, unshaped, which dynamic
-    sampling filters on; ``score``, shaped, which drives the advantage; one entry per shaping term), ``MET`` and
-    ``GRADING``. A response whose grading failed has NaN for ``acc`` and ``score``: it is unusable, and no zero.
+    sampling filters on; ``score``, shaped, which drives the advantage; one entry per shaping term), ``TYPE``, ``MET``
+    and ``GRADING``. A response whose grading failed has NaN for ``acc`` and ``score``: it is unusable, and no zero.
     """
 
     def __init__(self, config, tokenizer, compute_score=None, reward_router_address=None, reward_model_tokenizer=None):
@@ -90,7 +91,7 @@ class OnePORewardManager(RewardManagerBase):
             acc = 0.0
         overlong, answer_length = self._penalties(response_tokens, answer)
         scores = dict(zip(SCORES, (acc + overlong + answer_length, acc, overlong, answer_length), strict=True))
-        return {**scores, MET: met, GRADING: course}
+        return {**scores, TYPE: task["style"], MET: met, GRADING: course}
 
     async def _grade(
         self, task: dict[str, Any], messages: list[dict[str, str]], answer: str

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from verl.experimental.agent_loop import AgentLoopOutput
 
-from onepo.rewards.manager import MET, SCORES
+from onepo.rewards.manager import MET, SCORES, TYPE
 
 TEACHER_MASK = "teacher_mask"
 
@@ -37,10 +37,10 @@ def is_graded(output: AgentLoopOutput) -> bool:
     return not math.isnan(output.reward_score)
 
 
-def mark_ungraded(output: AgentLoopOutput) -> None:
+def mark_ungraded(output: AgentLoopOutput, task_type: str) -> None:
     """Give a rollout whose reward raised the figures of a failed grading."""
     output.reward_score = math.nan
-    output.extra_fields["reward_extra_info"] = {**dict.fromkeys(SCORES, math.nan), MET: ""}
+    output.extra_fields["reward_extra_info"] = {**dict.fromkeys(SCORES, math.nan), TYPE: task_type, MET: ""}
 
 
 def usable_rows(outputs: dict[int, AgentLoopOutput], *, size: int) -> dict[int, AgentLoopOutput]:

@@ -136,7 +136,7 @@ class OnePOAgentLoopWorker(plain_class(AgentLoopWorkerTQ)):
             course = reward_info(output).pop(GRADING)
         except Exception as error:  # the reward worker died, or the reward has a defect: no score, and no 0 either
             logger.exception("the reward of a response to record %s raised", columns["index"])
-            mark_ungraded(output)
+            mark_ungraded(output, columns["reward_model"]["style"])
             explanation = f"the reward raised {type(error).__name__}: {last_line(error)}"
             course = GradingCourse.broken(rubrics=len(columns["reward_model"]["rubrics"]), explanation=explanation)
         if course is not None:

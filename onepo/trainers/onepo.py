@@ -118,6 +118,9 @@ class OnePOTrainer(PPOTrainerSync):
         # upstream leaves its loop silently at the last epoch; with the smaller number both ends are the same step
         self.total_training_steps = self.schedule.final_step
         self.config.actor_rollout_ref.actor.optim.total_training_steps = self.schedule.final_step
+        if beyond := [step for step in self.settings.test_steps if step > self.schedule.final_step]:
+            text = f"TEST_STEPS: {', '.join(map(str, beyond))} are beyond the final step, {self.schedule.final_step}"
+            self.journal.event("note", text=text)
         self.journal.event(
             "plan",
             final_step=self.schedule.final_step,
@@ -385,9 +388,9 @@ class OnePOTrainer(PPOTrainerSync):
         metrics = super()._val_metrics_update(
             graded.data_sources, graded.sample_uids, graded.infos, sample_turns, **kwargs
         )
-        if graded.sample_uids:
-            metrics["validation/acc"] = float(np.mean(graded.infos["acc"]))
-            metrics["validation/score"] = float(np.mean(graded.infos["score"]))
+        for name in ("acc", "score"):
+            for task_type, mean in graded.means(name).items():
+                metrics[f"validation/{name}/{task_type}".rstrip("/")] = mean
         return metrics
 
     def _save_checkpoint(self):

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from statistics import fmean
 from typing import Any
 
 
@@ -20,6 +21,14 @@ class GradedRows:
         self.infos = {name: [values[row] for row in rows] for name, values in infos.items()}
         self._failed = Counter(zip(map(str, data_sources), map(str, sample_uids), strict=True))
         self._failed.subtract(zip(map(str, self.data_sources), map(str, self.sample_uids), strict=True))
+
+    def means(self, name: str) -> dict[str, float]:
+        """The mean of a detail over all rows ("") and by type of task; empty without a row."""
+        by_type: dict[str, list[float]] = {}
+        for value, task_type in zip(self.infos[name], self.infos["type"], strict=True):
+            for key in ("", task_type):
+                by_type.setdefault(key, []).append(value)
+        return {key: fmean(values) for key, values in by_type.items()}
 
     def expected(self, counts: dict[tuple[str, str], int]) -> dict[tuple[str, str], int]:
         """How many rows to expect by (data source, uid), without the failed ones: verl counts a missing row as 0."""

@@ -87,7 +87,10 @@ def test_own_rewards_train(run):
 
 
 def test_validation_runs_at_the_listed_steps_and_at_the_end(run):
-    assert [record["step"] for record in run.metrics() if "validation/acc" in record] == [1, 4]
+    records = [record for record in run.metrics() if "validation/acc" in record]
+    assert [record["step"] for record in records] == [1, 4]
+    assert all(record["validation/acc/custom"] == record["validation/acc"] for record in records)
+    assert "TEST_STEPS: 9 are beyond the final step, 4" in run.stdout
 
 
 def test_the_key_is_nowhere(run):

@@ -13,7 +13,7 @@ from tensordict import TensorDict
 from verl.protocol import DataProto
 
 from onepo.endpoints.chat import RequestForm
-from onepo.rewards.manager import GRADING, MET, SCORES, OnePORewardManager
+from onepo.rewards.manager import GRADING, MET, SCORES, TYPE, OnePORewardManager
 from tests.configs import compose
 from tests.scripted_grader import ScriptedGrader
 
@@ -115,7 +115,7 @@ def test_a_choice_needs_no_grader(tokenizer, grader):
 
 
 def test_the_keys_are_the_same_for_every_sample(tokenizer, grader):
-    keys = {*SCORES, MET, GRADING}
+    keys = {*SCORES, TYPE, MET, GRADING}
     for task, response in ((CHOICE, "A"), (OPEN_ENDED, "soup"), (OPEN_ENDED, "<think>")):
         assert set(reward(tokenizer, grader, task, response)) == keys
     grader.behave("garbage")

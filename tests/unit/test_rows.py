@@ -54,5 +54,5 @@ def test_a_rollout_that_raised_is_missing_too():
 
 def test_a_reward_that_raised_leaves_the_figures_of_a_failed_grading():
     broken = output(1.0)
-    mark_ungraded(broken)
+    mark_ungraded(broken, "open_ended")
     assert not is_graded(broken) and math.isnan(reward_info(broken)["acc"]) and reward_info(broken)["met"] == ""

@@ -28,3 +28,10 @@ def test_no_row_may_be_left():
 
 def test_nan_becomes_null():
     assert without_nan([1.0, NAN, "x", None]) == [1.0, None, "x", None]
+
+
+def test_means_are_also_told_by_type_of_task():
+    infos = {"acc": [1.0, NAN, 0.0, 0.5], "type": ["multiple_choice", "open_ended", "multiple_choice", "open_ended"]}
+    rows = GradedRows(["a"] * 4, ["u1", "u2", "u3", "u4"], infos)
+    assert rows.means("acc") == {"": 0.5, "multiple_choice": 0.5, "open_ended": 0.5}
+    assert GradedRows(["a"], ["u"], {"acc": [NAN], "type": ["custom"]}).means("acc") == {}
