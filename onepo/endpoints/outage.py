@@ -1,10 +1,13 @@
 """Waiting for an endpoint that is away: a grader that restarts, a network that is interrupted, a rate limit."""
 
+import logging
 import time
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
 from onepo.endpoints.errors import EndpointUnavailable
+
+logger = logging.getLogger(__name__)
 
 # Random, so that requests which failed together do not come back together: 0.5 to 1 s, then up to 2, 4, 8, 10 s.
 _BACK_OFF = wait_random_exponential(multiplier=1, min=0.5, max=10)
@@ -27,6 +30,8 @@ class OutageClock:
 
     def answered(self) -> None:
         """The endpoint is there; its answer may be a refusal."""
+        if self._away_since is not None:
+            logger.warning("the endpoint is back after %.0f s", time.monotonic() - self._away_since)
         self._away_since = None
 
     def retrying(self) -> AsyncRetrying:
@@ -37,7 +42,9 @@ class OutageClock:
             nonlocal failing_since
             now = time.monotonic()
             failing_since = now if failing_since is None else failing_since
-            self._away_since = now if self._away_since is None else self._away_since
+            if self._away_since is None:
+                self._away_since = now
+                logger.warning("%s; it is tried again for up to %g s", state.outcome.exception(), self._limit)
             left = min(failing_since, self._away_since) + self._limit - now
             return min(left, max(_BACK_OFF(state), state.outcome.exception().retry_after))
 
