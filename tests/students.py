@@ -6,7 +6,14 @@ from itertools import pairwise
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    Qwen3_5Config,
+    Qwen3_5ForConditionalGeneration,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 
 def make_constant_student(source: Path, folder: Path, answer: str) -> None:
@@ -47,8 +54,7 @@ def make_base_student(source: Path, folder: Path) -> None:
 
 def make_qwen3_student(folder: Path) -> None:
     """A random Qwen3 of two layers with the byte-level ChatML tokenizer of the data tests."""
-    shutil.copytree(Path(__file__).parent / "unit" / "data" / "byte_tokenizer", folder)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer = _byte_tokenizer(folder)
     torch.manual_seed(0)
     config = Qwen3Config(
         vocab_size=len(tokenizer),
@@ -64,3 +70,64 @@ def make_qwen3_student(folder: Path) -> None:
         bos_token_id=None,
     )
     Qwen3ForCausalLM(config).save_pretrained(folder)
+
+
+def qwen3_5_config(**text: object) -> Qwen3_5Config:
+    """Sizes of a Qwen3.5 with one linear-attention layer, one full-attention layer and the smallest vision tower.
+
+    Weights are drawn wide: with the usual width such a small model hardly minds what it has read.
+    """
+    return Qwen3_5Config(
+        text_config={
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_hidden_layers": 2,
+            "layer_types": ["linear_attention", "full_attention"],
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "head_dim": 8,
+            "linear_num_key_heads": 2,
+            "linear_num_value_heads": 4,
+            "linear_key_head_dim": 8,
+            "linear_value_head_dim": 8,
+            "max_position_embeddings": 256,
+            "initializer_range": 0.2,
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 10000.0,
+                "partial_rotary_factor": 1.0,
+                "mrope_section": [2, 1, 1],
+                "mrope_interleaved": True,
+            },
+            **text,
+        },
+        vision_config={
+            "depth": 1,
+            "hidden_size": 16,
+            "intermediate_size": 16,
+            "num_heads": 2,
+            "out_hidden_size": 32,
+            "num_position_embeddings": 16,
+            "patch_size": 2,
+            "temporal_patch_size": 1,
+        },
+    )
+
+
+def make_qwen3_5_student(folder: Path) -> None:
+    """A random Qwen3.5 with the same tokenizer and, as it is for text only, no processor."""
+    tokenizer = _byte_tokenizer(folder)
+    torch.manual_seed(0)
+    config = qwen3_5_config(
+        vocab_size=len(tokenizer),
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=None,
+    )
+    Qwen3_5ForConditionalGeneration(config).save_pretrained(folder)
+
+
+def _byte_tokenizer(folder: Path):
+    """The byte-level ChatML tokenizer of the data tests, copied to a new folder."""
+    shutil.copytree(Path(__file__).parent / "unit" / "data" / "byte_tokenizer", folder)
+    return AutoTokenizer.from_pretrained(folder)

@@ -2,9 +2,10 @@
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, LlamaConfig, Qwen3Config
+from transformers import AutoModelForCausalLM, LlamaConfig, Qwen3_5ForConditionalGeneration, Qwen3Config
 
-from onepo.backends.cpu.generation import SamplingRequest, sample_batch
+from onepo.backends.cpu.generation import SamplingRequest, cache_error, sample_batch
+from tests.students import qwen3_5_config
 
 SIZES = {
     "vocab_size": 61,
@@ -18,19 +19,25 @@ SIZES = {
 PROMPTS = [[5, 6, 7], [9], [11, 12, 13, 14, 15, 16, 17, 18], [20, 21]]
 
 
-@pytest.fixture(params=["llama", "qwen3"])
-def model(request):
+def make_model(kind):
     torch.manual_seed(0)
-    config = LlamaConfig(**SIZES) if request.param == "llama" else Qwen3Config(**SIZES, head_dim=8)
+    if kind == "qwen3_5":
+        return Qwen3_5ForConditionalGeneration(qwen3_5_config(**SIZES)).eval()
+    config = LlamaConfig(**SIZES) if kind == "llama" else Qwen3Config(**SIZES, head_dim=8)
     return AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval()
+
+
+@pytest.fixture(params=["llama", "qwen3", "qwen3_5"])
+def model(request):
+    return make_model(request.param)
 
 
 def request(prompt, *, seed=0, max_tokens=12, temperature=1.0, top_k=-1, top_p=1.0, stop_ids=()):
     return SamplingRequest(prompt, max_tokens, temperature, top_k, top_p, seed, frozenset(stop_ids))
 
 
-def sample(model, requests):
-    return sample_batch(model, requests, pad_id=0)
+def sample(model, requests, *, use_cache=True):
+    return sample_batch(model, requests, pad_id=0, use_cache=use_cache)
 
 
 def full_log_probs(model, prompt, response, temperature):
@@ -40,10 +47,11 @@ def full_log_probs(model, prompt, response, temperature):
     return torch.log_softmax(logits / temperature, -1).gather(1, torch.tensor(response)[:, None])[:, 0]
 
 
+@pytest.mark.parametrize("use_cache", [True, False])
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_log_probs_are_those_of_the_learner(model, temperature):
+def test_log_probs_are_those_of_the_learner(model, temperature, use_cache):
     requests = [request(prompt, seed=i, temperature=temperature) for i, prompt in enumerate(PROMPTS)]
-    for prompt, response in zip(PROMPTS, sample(model, requests), strict=True):
+    for prompt, response in zip(PROMPTS, sample(model, requests, use_cache=use_cache), strict=True):
         expected = full_log_probs(model, prompt, response.token_ids, temperature)
         torch.testing.assert_close(torch.tensor(response.log_probs), expected, atol=1e-4, rtol=0)
 
@@ -106,3 +114,51 @@ def test_top_k_and_top_p_narrow_the_choice_but_not_the_log_prob(model):
     assert {r.token_ids[0] for r in by_p} == set(order[:2])
     for response in by_k + by_p:
         assert response.log_probs[0] == pytest.approx(float(probs[response.token_ids[0]].log()), abs=1e-5)
+
+
+def test_the_cache_changes_nothing(model):
+    """Rows of different lengths that end at different times; the long prompt has several chunks of linear attention."""
+    prompts = [*PROMPTS, [token % 60 for token in range(70)]]
+    requests = [request(prompt, seed=i, max_tokens=12 - 2 * i) for i, prompt in enumerate(prompts)]
+    cached, plain = (sample(model, requests, use_cache=use_cache) for use_cache in (True, False))
+    assert [r.token_ids for r in cached] == [r.token_ids for r in plain]
+    for one, other in zip(cached, plain, strict=True):
+        assert one.log_probs == pytest.approx(other.log_probs, abs=1e-4)
+
+
+def test_several_position_axes_of_text_are_one(model):
+    """The positions [axes, B, T] that verl gives to a model with a processor mean what [B, T] means."""
+    if model.config.model_type != "qwen3_5":
+        pytest.skip("one axis only")
+    ids = torch.tensor([PROMPTS[2]])
+    positions = torch.arange(ids.shape[1])[None]  # [B, T]
+    with torch.no_grad():
+        one, four = (model(input_ids=ids, position_ids=p).logits for p in (positions, positions.expand(4, 1, -1)))
+    torch.testing.assert_close(one, four)
+
+
+def test_a_right_cache_is_found_right(model):
+    assert cache_error(model, pad_id=0) < 1e-4
+
+
+def forget_state(cache):
+    for layer in cache.layers:
+        if hasattr(layer, "recurrent_states"):
+            layer.recurrent_states.zero_()
+
+
+def forget_keys(cache):
+    cache.layers[-1].keys.zero_()
+
+
+@pytest.mark.parametrize(
+    ("kind", "damage"), [("llama", forget_keys), ("qwen3_5", forget_keys), ("qwen3_5", forget_state)]
+)
+def test_a_wrong_cache_is_found_wrong(kind, damage):
+    model = make_model(kind)
+    for parameter in model.parameters():
+        parameter.data.mul_(5)  # the weights of a new model are so small that it hardly minds its past
+    model.register_forward_hook(
+        lambda module, args, output: damage(output.past_key_values) if output.past_key_values else None
+    )
+    assert cache_error(model, pad_id=0) > 1e-4

@@ -42,31 +42,24 @@ class SampledResponse:
 
 
 @torch.inference_mode()
-def sample_batch(model: torch.nn.Module, requests: Sequence[SamplingRequest], pad_id: int) -> list[SampledResponse]:
-    """Sample one response per request, all in one left-padded batch that shrinks as responses end.
+def sample_batch(
+    model: torch.nn.Module, requests: Sequence[SamplingRequest], pad_id: int, *, use_cache: bool
+) -> list[SampledResponse]:
+    """Sample one response per request, all in one batch that shrinks as responses end.
 
     A log-probability is that of the full distribution at the request's temperature (1 when it is 0), as the learner
-    recomputes it: top-k and top-p narrow the choice, not the figure.
+    recomputes it: top-k and top-p narrow the choice, not the figure. Without the cache every token costs a forward pass
+    over everything before it, and is right for any causal model.
     """
     responses = [SampledResponse() for _ in requests]
     draws = [_uniform_draws(request) for request in requests]
-    ids, mask = _left_pad([request.prompt_ids for request in requests], pad_id)
-    positions = (mask.cumsum(1) - 1).clamp(min=0)
+    prompts = [request.prompt_ids for request in requests]
+    decoder = (_CachedDecoder if use_cache else _FullForward)(model, prompts, pad_id)
     temperature = torch.tensor([request.temperature for request in requests])  # [B]
     alive = list(range(len(requests)))
-    cache = None
     while alive:
-        output = model(
-            input_ids=ids,
-            attention_mask=mask,
-            position_ids=positions,
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        cache = output.past_key_values
         scale = torch.where(temperature > 0, temperature, torch.ones_like(temperature))[:, None]
-        log_probs = torch.log_softmax(output.logits[:, -1].float() / scale, dim=-1)  # [B, V]
+        log_probs = torch.log_softmax(decoder.logits().float() / scale, dim=-1)  # [B, V]
         step = torch.stack([draws[row][len(responses[row].token_ids)] for row in alive])
         tokens = _choose(log_probs, temperature, step, [requests[row] for row in alive])  # [B]
         chosen = log_probs.gather(1, tokens[:, None])[:, 0].tolist()
@@ -78,16 +71,109 @@ def sample_batch(model: torch.nn.Module, requests: Sequence[SamplingRequest], pa
                 response.stop_reason = "completed"
             elif len(response.token_ids) == request.max_tokens:
                 response.stop_reason = "length"
+        decoder.append(tokens)
         keep = [i for i, row in enumerate(alive) if responses[row].stop_reason is None]
         if len(keep) < len(alive):
             index = torch.tensor(keep, dtype=torch.long)
-            tokens, mask, positions, temperature = tokens[index], mask[index], positions[index], temperature[index]
-            cache.batch_select_indices(index)
+            temperature = temperature[index]
+            decoder.select(index)
             alive = [alive[i] for i in keep]
-        ids = tokens[:, None]
-        mask = torch.cat([mask, mask.new_ones(len(alive), 1)], dim=1)
-        positions = positions[:, -1:] + 1
     return responses
+
+
+def cache_error(model: torch.nn.Module, pad_id: int) -> float:
+    """How far cached decoding is from plain forward passes: the largest difference of two log-probabilities.
+
+    Two short random prompts of different lengths, so that padding and a batch that shrinks take part.
+    """
+    vocabulary = model.config.get_text_config().vocab_size
+    generator = torch.Generator().manual_seed(0)
+    requests = [
+        SamplingRequest(
+            prompt_ids=torch.randint(vocabulary, (length,), generator=generator).tolist(),
+            max_tokens=max_tokens,
+            temperature=1.0,
+            top_k=-1,
+            top_p=1.0,
+            seed=length,
+            stop_ids=frozenset(),
+        )
+        for length, max_tokens in ((3, 8), (20, 4))
+    ]
+    errors = []
+    for request, response in zip(requests, sample_batch(model, requests, pad_id, use_cache=True), strict=True):
+        plain = _log_probs(model, request.prompt_ids, response.token_ids)
+        errors.append((torch.tensor(response.log_probs) - plain).abs().max())
+    return float(torch.stack(errors).max())
+
+
+@torch.inference_mode()
+def _log_probs(model: torch.nn.Module, prompt: Sequence[int], response: Sequence[int]) -> torch.Tensor:
+    """Log-probabilities of a response's tokens by one forward pass without cache and padding. [T]"""
+    logits = model(input_ids=torch.tensor([[*prompt, *response]]), use_cache=False).logits[0, len(prompt) - 1 : -1]
+    return torch.log_softmax(logits.float(), dim=-1).gather(1, torch.tensor(response)[:, None])[:, 0]
+
+
+class _CachedDecoder:
+    """One forward pass over left-padded prompts, then one token at a time.
+
+    The positions are those of text, [B, T]: a model with several position axes uses them for each of its axes.
+    """
+
+    def __init__(self, model: torch.nn.Module, prompts: Sequence[Sequence[int]], pad_id: int):
+        self._model = model
+        self._ids, self._mask = _left_pad(prompts, pad_id)
+        self._positions = (self._mask.cumsum(1) - 1).clamp(min=0)
+        self._cache = None
+
+    def logits(self) -> torch.Tensor:
+        """Of the next token. [B, V]"""
+        output = self._model(
+            input_ids=self._ids,
+            attention_mask=self._mask,
+            position_ids=self._positions,
+            past_key_values=self._cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        self._cache = output.past_key_values
+        return output.logits[:, -1]
+
+    def append(self, tokens: torch.Tensor) -> None:
+        self._ids = tokens[:, None]
+        self._mask = torch.cat([self._mask, self._mask.new_ones(len(tokens), 1)], dim=1)
+        self._positions = self._positions[:, -1:] + 1
+
+    def select(self, index: torch.Tensor) -> None:
+        """Go on with these rows only."""
+        self._ids, self._mask, self._positions = self._ids[index], self._mask[index], self._positions[index]
+        self._cache.reorder_cache(index)  # the one selection of rows that recurrent states offer too
+
+
+class _FullForward:
+    """A forward pass over the whole rows for every token. Padding on the right, which no causal model looks at."""
+
+    def __init__(self, model: torch.nn.Module, prompts: Sequence[Sequence[int]], pad_id: int):
+        self._model = model
+        self._rows = [list(prompt) for prompt in prompts]
+        self._pad_id = pad_id
+
+    def logits(self) -> torch.Tensor:
+        """Of the next token. [B, V]"""
+        rows = [torch.tensor(row, dtype=torch.long) for row in self._rows]
+        ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=self._pad_id)
+        positions = torch.arange(ids.shape[1]).expand_as(ids)
+        last, place = torch.tensor([len(row) - 1 for row in rows]).unique(return_inverse=True)
+        output = self._model(input_ids=ids, position_ids=positions, use_cache=False, logits_to_keep=last)
+        return output.logits[torch.arange(len(rows)), place]
+
+    def append(self, tokens: torch.Tensor) -> None:
+        for row, token in zip(self._rows, tokens.tolist(), strict=True):
+            row.append(token)
+
+    def select(self, index: torch.Tensor) -> None:
+        """Go on with these rows only."""
+        self._rows = [self._rows[i] for i in index.tolist()]
 
 
 def _uniform_draws(request: SamplingRequest) -> torch.Tensor:

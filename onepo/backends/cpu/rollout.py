@@ -5,15 +5,18 @@ import os
 
 import ray
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig
+from verl.utils.model import get_hf_auto_model_class
 from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica, TokenOutput
 from verl.workers.rollout.utils import ensure_async_iterator
 
-from onepo.backends.cpu.generation import SamplingRequest, sample_batch
+from onepo.backends.cpu.generation import SamplingRequest, cache_error, sample_batch
 
 # Requests of one prompt arrive within milliseconds of each other: waiting this long lets a batch gather.
 _GATHER_SECONDS = 0.02
+# Above what float32 loses, and below what the comparison of rollout and learner would show.
+_CACHE_TOLERANCE = 1e-4
 
 
 def _server_name(replica_rank: int, name_suffix: str = "") -> str:
@@ -49,12 +52,18 @@ class TransformersServer:
 
     def __init__(self, model_path: str, response_length: int, max_batch: int, seed: int, trust_remote_code: bool):
         torch.set_num_threads(os.cpu_count() or 1)
-        self._model = AutoModelForCausalLM.from_pretrained(
-            model_path, dtype=torch.float32, attn_implementation="sdpa", trust_remote_code=trust_remote_code
-        ).eval()
+        config = AutoConfig.from_pretrained(model_path, trust_remote_code=trust_remote_code)
+        self._model = (
+            get_hf_auto_model_class(config)  # the learner's class, so that its weights have the same names
+            .from_pretrained(
+                model_path, dtype=torch.float32, attn_implementation="sdpa", trust_remote_code=trust_remote_code
+            )
+            .eval()
+        )
         eos = self._model.generation_config.eos_token_id
         self._eos_ids = frozenset([eos] if isinstance(eos, int) else eos or [])
         self._pad_id = self._model.generation_config.pad_token_id or 0
+        self._use_cache = self._cache_is_right()
         self._response_length = response_length
         self._max_batch = max_batch
         self._next_seed = seed  # for requests that bring none
@@ -64,6 +73,16 @@ class TransformersServer:
         self._open = asyncio.Event()
         self._open.set()
         self._model_lock = asyncio.Lock()
+
+    def _cache_is_right(self) -> bool:
+        error = cache_error(self._model, self._pad_id)
+        if error <= _CACHE_TOLERANCE:  # not so for NaN either
+            return True
+        print(
+            f"{type(self._model).__name__}: log-probabilities with a cache differ by {error:.1e} from those of plain "
+            f"forward passes, more than {_CACHE_TOLERANCE:g}: responses are generated without it, which is slow"
+        )
+        return False
 
     async def generate(self, request_id, *, prompt_ids, sampling_params, **kwargs) -> TokenOutput:
         """Sample one response; ``sampling_params`` are verl's, and ``seed``, ``stop_token_ids``."""
@@ -110,7 +129,9 @@ class TransformersServer:
     async def _serve(self, batch: list[tuple[SamplingRequest, asyncio.Future]]) -> None:
         requests = [request for request, _ in batch]
         try:
-            responses = await asyncio.to_thread(sample_batch, self._model, requests, self._pad_id)
+            responses = await asyncio.to_thread(
+                sample_batch, self._model, requests, self._pad_id, use_cache=self._use_cache
+            )
         except Exception as error:  # every caller must learn of it, else it would wait for ever
             for _, done in batch:
                 done.set_exception(error)
