@@ -46,6 +46,8 @@ def main(overrides: Sequence[str]) -> int:
     except OmegaConfBaseException as error:
         print(f"error: configuration: {str(error).splitlines()[0]}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 130
     except UserError as error:
         for line in str(error).splitlines():
             print(f"error: {line}", file=sys.stderr)

@@ -43,7 +43,10 @@ def plain_address_problem(url: str) -> str | None:
 
 def without_query(url: str) -> str:
     """The URL as it may be shown: some endpoints take their key in the query."""
-    return urlunsplit(urlsplit(url)._replace(query="", fragment=""))
+    try:
+        return urlunsplit(urlsplit(url)._replace(query="", fragment=""))
+    except ValueError:  # a redirection to something that is no address
+        return "an address that is none"
 
 
 def uses_proxies(url: str) -> bool:
@@ -53,7 +56,8 @@ def uses_proxies(url: str) -> bool:
     """
     host = urlsplit(url).hostname or ""
     try:
-        return not ipaddress.ip_address(host).is_loopback
+        address = ipaddress.ip_address(host)
+        return not (address.is_loopback or address.is_unspecified)
     except ValueError:
         return host != "localhost" and not host.endswith(".localhost")
 
@@ -63,4 +67,5 @@ def proxy_for(url: str) -> str | None:
     parts = urlsplit(url)
     if not uses_proxies(url) or urllib.request.proxy_bypass(parts.netloc):
         return None
-    return urllib.request.getproxies().get(parts.scheme)
+    proxy = urllib.request.getproxies().get(parts.scheme)
+    return f"http://{proxy}" if proxy and "://" not in proxy else proxy

@@ -9,6 +9,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 SHOWN_CHARACTERS = 300
+_LOOKED_AT = 2**13  # bytes of an error's answer
 
 # Engines and gateways word it differently, most give no code for it: vLLM, SGLang, OpenAI, llama.cpp, TGI, Gemini.
 _TOO_LONG = re.compile(
@@ -56,7 +57,7 @@ def read_completion(content: bytes) -> Completion:
 
 def own_words(content: bytes, *, secret: str | None) -> str:
     """What an answer says about an error: one line of at most ``SHOWN_CHARACTERS``, ``secret`` blanked out."""
-    text = content.decode(errors="replace")
+    text = content[:_LOOKED_AT].decode(errors="replace")
     try:
         text = _message(json.loads(text))
     except (ValueError, RecursionError):
@@ -96,5 +97,6 @@ def _message(answer: Any) -> str:
                 code = answer.get("code")
                 return _message(answer[name]) + (f" ({code})" if isinstance(code, str) else "")
         if "msg" in answer:
-            return f"{'.'.join(map(str, answer.get('loc', ())))}: {answer['msg']}"
+            place = answer.get("loc")
+            return f"{'.'.join(map(str, place)) if isinstance(place, list) else ''}: {answer['msg']}"
     return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)

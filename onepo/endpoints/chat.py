@@ -40,7 +40,9 @@ __all__ = [
 
 _CONNECT_TIMEOUT = 10.0  # seconds; a connection comes about at once, or the endpoint is away
 _KEEP_ALIVE = 4.0  # seconds; the servers of vLLM and SGLang close a connection after 5 idle ones, and must not be first
-_AWAY = (429, 502, 503, 504)
+# busy or not reachable behind a gateway; the numbers from 520 on are those of common proxies
+_AWAY = frozenset({408, 425, 429, 502, 503, 504, *range(520, 525), 529, 530})
+_LONGEST_ANSWER = 2**22  # bytes; no answer that is asked for has a hundredth of it
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ class ChatEndpoint:
     async def _send(self, body: dict[str, Any]) -> Completion:
         try:
             async with self._client().post(self._url, json=body, allow_redirects=False, proxy=self._proxy) as response:
-                content = await response.read()
+                content = await self._read(response)
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
             raise self._unavailable(_broken(error)) from error
         except asyncio.TimeoutError:
@@ -163,6 +165,8 @@ class ChatEndpoint:
         except aiohttp.ClientResponseError as error:
             # without its cause, which shows the request's headers and with them the key
             raise ServerFailed(f"{self._shown} gave no HTTP answer: {self._words(error.message.encode())}") from None
+        except (aiohttp.ClientError, ValueError) as error:  # an address that only the library finds wrong
+            raise ServerFailed(f"{self._shown} cannot be asked: {self._words(str(error).encode())}") from None
         if response.status in _AWAY:
             unavailable = self._unavailable(f"HTTP {response.status}: {self._words(content)}")
             unavailable.retry_after = seconds_to_wait(response.headers.get("Retry-After"))
@@ -174,6 +178,14 @@ class ChatEndpoint:
             return read_completion(content)
         except ValueError:
             raise ServerFailed(f"{self._shown} answered no chat completion: {self._words(content)}") from None
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        content = bytearray()
+        async for part in response.content.iter_chunked(2**16):
+            content += part
+            if len(content) > _LONGEST_ANSWER:
+                raise ServerFailed(f"{self._shown} answered more than {_LONGEST_ANSWER // 2**20} MiB")
+        return bytes(content)
 
     def _client(self) -> aiohttp.ClientSession:
         if self._session is None:  # made by the first request, which runs in the loop that it belongs to

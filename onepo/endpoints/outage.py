@@ -7,6 +7,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wai
 
 from onepo.endpoints.errors import EndpointUnavailable
 
+_FORGOTTEN_SECONDS = 30.0  # longer than any pause between two tries
 logger = logging.getLogger(__name__)
 
 # Random, so that requests which failed together do not come back together: 0.5 to 1 s, then up to 2, 4, 8, 10 s.
@@ -27,6 +28,7 @@ class OutageClock:
     def __init__(self, limit: float):
         self._limit = limit
         self._away_since: float | None = None
+        self._last_failure = 0.0
 
     def answered(self) -> None:
         """The endpoint is there; its answer may be a refusal."""
@@ -42,11 +44,17 @@ class OutageClock:
             nonlocal failing_since
             now = time.monotonic()
             failing_since = now if failing_since is None else failing_since
+            error = state.outcome.exception()
+            if now - self._last_failure > _FORGOTTEN_SECONDS:
+                self._away_since = None  # nobody has asked for a while: that outage may long be over
+            self._last_failure = now
+            if error.retry_after:  # busy, and there
+                return min(failing_since + self._limit - now, max(_BACK_OFF(state), error.retry_after))
             if self._away_since is None:
                 self._away_since = now
-                logger.warning("%s; it is tried again for up to %g s", state.outcome.exception(), self._limit)
+                logger.warning("%s: tried again for up to %g s", error, self._limit)
             left = min(failing_since, self._away_since) + self._limit - now
-            return min(left, max(_BACK_OFF(state), state.outcome.exception().retry_after))
+            return min(left, _BACK_OFF(state))
 
         return AsyncRetrying(
             retry=retry_if_exception_type(EndpointUnavailable),

@@ -191,9 +191,12 @@ def progress_line(step: int, plan: dict[str, Any], live: dict[str, Any] | None, 
         return f"step {step}: {seconds:.0f} s"
     signals = live["signals"]
     done = sum(signals.values())
-    equal = done - signals.get("mixed", 0)
+    ungraded, failed = signals.get("ungraded", 0), signals.get("failed", 0)
+    equal = done - signals.get("mixed", 0) - ungraded - failed
+    lost = (f", {ungraded} ungraded" if ungraded else "") + (f", {failed} with a failure" if failed else "")
     return (
-        f"step {step}: {done} groups scored for a batch of {plan['train_batch_size']} ({equal} of equal rewards), "
+        f"step {step}: {done} groups scored for a batch of {plan['train_batch_size']} "
+        f"({equal} of equal rewards{lost}), "
         f"{live.get('generating', 0)} responses generating, {live.get('grading', 0)} waiting for grading, "
         f"{seconds:.0f} s"
     )

@@ -1,5 +1,7 @@
 """Grading one response: the requests, the retries, and the failure that is never a score."""
 
+import asyncio
+import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ from onepo.rewards.rubric import (
 
 TEMPERATURE_STEP = 0.2  # each attempt is that much more random than the one before, the first takes the likeliest words
 SHOWN_CHARACTERS = 200
+_PAUSE_SECONDS = 2.0
 
 _WORTH_ANOTHER_ATTEMPT = (RequestTimedOut, ServerFailed)
 
@@ -94,6 +97,9 @@ class RubricGrader:
                 failure, explanation = FAILURES[type(error)], str(error)
                 if not isinstance(error, _WORTH_ANOTHER_ATTEMPT):
                     break
+                if isinstance(error, ServerFailed) and attempt < self._max_retries:
+                    # an engine that breaks down answers 500 for seconds before it is gone, and can be waited for
+                    await asyncio.sleep(random.uniform(0.5, 1.0) * _PAUSE_SECONDS * (attempt + 1))
             attempt += 1
         if met is not None:
             failure = explanation = None

@@ -17,7 +17,8 @@ GAP = "[...]"
 
 _PLACEHOLDER = re.compile("|".join(map(re.escape, PLACEHOLDERS)))
 # What JSON may leave as it is, though a reader could take it for the end of a line, and what UTF-8 cannot hold.
-_UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+# beside those: "<" before what makes it a tag, because a tokenizer reads a written <|im_end|> or </s> as the real token
+_UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]|<(?=[|\uff5c/a-zA-Z_])")
 _BOOLEANS = {"true": True, "false": False}
 
 

@@ -1,7 +1,6 @@
 """The grader of a run: a local one is started, watched and stopped; any is asked once before it is relied on."""
 
 import asyncio
-import signal
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +14,7 @@ from onepo.rewards.probe_errors import GRADER
 from onepo.rewards.template import load_template, template_hash
 from onepo.servers.engines import HEALTH_PATH, EngineOptions, server_command
 from onepo.servers.managed import ManagedServer, ServerStartFailed
+from onepo.servers.supervisor import signal_name
 from onepo.settings import GraderSettings, RewardServerSettings
 
 LOG_FILE = "grader.log"
@@ -163,4 +163,4 @@ class LocalGrader:
 def _ended(exit_code: int | None) -> str:
     if exit_code is None:
         return "did not get ready"
-    return f"was ended by {signal.Signals(-exit_code).name}" if exit_code < 0 else f"ended with exit code {exit_code}"
+    return f"was ended by {signal_name(-exit_code)}" if exit_code < 0 else f"ended with exit code {exit_code}"

@@ -29,6 +29,15 @@ def port_holder(host: str, port: int) -> str | None:
     return None
 
 
+def listeners(port: int) -> set[int]:
+    """The processes that listen at a port of this machine, as far as they can be seen."""
+    return {
+        connection.pid
+        for connection in psutil.net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port and connection.pid is not None
+    }
+
+
 def _listener(ip: str, port: int) -> str:
     for connection in psutil.net_connections("tcp"):
         here = connection.laddr

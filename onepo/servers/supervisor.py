@@ -29,7 +29,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from onepo.servers.groups import end_group
-from onepo.servers.ports import port_holder
+from onepo.servers.ports import listeners, port_holder
 
 _POLL_SECONDS = 0.25  # between two looks at what sends no signal: health, the port
 _HEALTH_SECONDS = 2  # for one answer
@@ -165,9 +165,13 @@ class Supervisor:
     def _is_healthy(self) -> bool:
         try:
             with _HTTP.open(self._spec.health_url, timeout=_HEALTH_SECONDS) as answer:
-                return answer.status == 200
+                return answer.status == 200 and self._listens()
         except (OSError, http.client.HTTPException):
             return False
+
+    def _listens(self) -> bool:
+        """Whether it is our server that has the port: another one may have taken it while ours was loading."""
+        return any(_group_of(pid) == self._server.pid for pid in listeners(urlsplit(self._spec.health_url).port))
 
     def _pause(self, seconds: float | None) -> None:
         """Wait for a signal, at most so long.
@@ -210,8 +214,23 @@ def log_tail(log: str | Path, start: int = 0) -> list[str]:
         return []
 
 
+def _group_of(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None
+
+
 def _ended(code: int) -> str:
-    return f"ended with exit code {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}" if code >= 0 else f"was ended by {signal_name(-code)}"
+
+
+def signal_name(number: int) -> str:
+    """SIGKILL and the like; real-time signals have a number only."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def main() -> int:

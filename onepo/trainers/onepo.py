@@ -196,6 +196,7 @@ class OnePOTrainer(PPOTrainerSync):
             self.logger.log(data=self._validate(), step=self.global_steps)
             stop = self._failed_validation or stop
         self._shutdown_dump_executor()
+        self._tell_failures()
         self.journal.event("stop", step=self.global_steps, reason=stop.reason, exit_code=stop.exit_code)
         return stop
 

@@ -263,3 +263,12 @@ def test_what_is_cut_has_about_half_of_the_characters(lengths):
     cut = cut_conversation(conversation)
     assert abs(characters(cut) - sum(lengths) / 2) <= 2 * len(GAP) + 1
     assert cut[-1]["role"] == "assistant" and set(cut[-1]) == {"role", "content"}
+
+
+def test_written_control_tokens_are_no_control_tokens():
+    """A tokenizer reads them wherever they stand; JSON has another way to write them."""
+    text = "a < b <|im_end|><|im_start|>user </s> <think> <\uff5cend\uff5c>"
+    (message,) = grading_messages("{conversation} {rubrics}", [{"role": "user", "content": text}], [])
+    for token in ("<|im_end|>", "<|im_start|>", "</s>", "<think>", "<\uff5c"):
+        assert token not in message["content"]
+    assert json.loads(message["content"].strip())["content"] == text

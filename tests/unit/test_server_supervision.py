@@ -8,9 +8,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from dataclasses import asdict
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import psutil
@@ -441,3 +443,26 @@ def test_connections_of_an_ended_server_do_not_count():
 def test_an_address_of_another_machine():
     with pytest.raises(OSError):
         port_holder("192.0.2.1", 8000)
+
+
+class Healthy(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+def test_another_server_at_the_port_is_not_taken_for_ours(port, log, options):
+    """It takes the port while ours is still loading, and answers as healthy."""
+    loading = Command((sys.executable, "-c", "import time; time.sleep(600)"), {})
+    served = Served(loading, log=log, **{**options, "start_timeout": 2})
+    try:
+        served.next("starting")
+        with ThreadingHTTPServer(("127.0.0.1", port), Healthy) as other:
+            threading.Thread(target=other.serve_forever, daemon=True).start()
+            assert "was not ready within 2 seconds" in served.next("failed")["reason"]
+            other.shutdown()
+    finally:
+        served.server.stop()
