@@ -72,12 +72,13 @@ def make_qwen3_student(folder: Path) -> None:
     Qwen3ForCausalLM(config).save_pretrained(folder)
 
 
-def qwen3_5_config(**text: object) -> Qwen3_5Config:
-    """Sizes of a Qwen3.5 with one linear-attention layer, one full-attention layer and the smallest vision tower.
+def tiny_qwen3_5(**text: object) -> Qwen3_5ForConditionalGeneration:
+    """A random Qwen3.5 with one linear-attention layer, one full-attention layer and the smallest vision tower.
 
-    Weights are drawn wide: with the usual width such a small model hardly minds what it has read.
+    Weights are drawn wide and the linear attention forgets slowly: else such a small model hardly minds what it has
+    read, and a lost state would not show.
     """
-    return Qwen3_5Config(
+    config = Qwen3_5Config(
         text_config={
             "hidden_size": 32,
             "intermediate_size": 48,
@@ -112,19 +113,37 @@ def qwen3_5_config(**text: object) -> Qwen3_5Config:
             "temporal_patch_size": 1,
         },
     )
+    model = Qwen3_5ForConditionalGeneration(config)
+    for layer in model.model.language_model.layers:
+        if layer.layer_type == "linear_attention":
+            layer.linear_attn.A_log.data.fill_(-2.0)
+    return model
 
 
 def make_qwen3_5_student(folder: Path) -> None:
     """A random Qwen3.5 with the same tokenizer and, as it is for text only, no processor."""
     tokenizer = _byte_tokenizer(folder)
     torch.manual_seed(0)
-    config = qwen3_5_config(
+    tiny_qwen3_5(
         vocab_size=len(tokenizer),
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
         bos_token_id=None,
-    )
-    Qwen3_5ForConditionalGeneration(config).save_pretrained(folder)
+    ).save_pretrained(folder)
+
+
+def add_processor(folder: Path) -> None:
+    """Give a Qwen3.5 the files that make verl compute positions of several axes. Needs torchvision."""
+    from transformers import Qwen2VLImageProcessor, Qwen3VLProcessor, Qwen3VLVideoProcessor
+
+    sizes = {"patch_size": 2, "temporal_patch_size": 1, "merge_size": 2}
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    Qwen3VLProcessor(
+        image_processor=Qwen2VLImageProcessor(**sizes),
+        tokenizer=tokenizer,
+        video_processor=Qwen3VLVideoProcessor(**sizes),
+        chat_template=tokenizer.chat_template,
+    ).save_pretrained(folder)
 
 
 def _byte_tokenizer(folder: Path):
