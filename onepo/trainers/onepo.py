@@ -1,7 +1,6 @@
 """The OnePO trainer: verl's V1 ``sync`` trainer with the smallest overrides that the recipe needs."""
 
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import ray
@@ -17,24 +16,23 @@ from verl.utils.debug.metrics import calculate_debug_metrics
 import onepo.trainers.group_advantage  # noqa: F401  registers the estimator
 from onepo.data.chat import rollout_stop_ids
 from onepo.errors import ControlledStop
-from onepo.rewards.manager import MET, SCORES
+from onepo.rewards.manager import SCORES
 from onepo.rollout.ledger import GroupSignal, create_ledger, ledger_name
 from onepo.rollout.rows import TEACHER_MASK
 from onepo.rollout.teacher import create_teacher, teacher_name
 from onepo.settings import parse_settings
 from onepo.trainers import checkpoints
 from onepo.trainers.journal import Journal, RecordingLogger, numbers
+from onepo.trainers.keeping import KeepsRun
 from onepo.trainers.loss_metrics import step_metrics
 from onepo.trainers.policy_loss import onepo_loss
 from onepo.trainers.replay import BoundedReplayBuffer
-from onepo.trainers.samples import chosen_groups, samples_file, write_samples
 from onepo.trainers.schedule import Schedule
-from onepo.trainers.training_state import LOADED, SAVED, find_checkpoint, metrics_file, run_facts, write_state
-from onepo.trainers.validation import GradedRows, without_nan
+from onepo.trainers.validating import Validates
 
 
 @register_trainer("onepo_sync")
-class OnePOTrainer(PPOTrainerSync):
+class OnePOTrainer(KeepsRun, Validates, PPOTrainerSync):
     """Generate, replace, filter, update, synchronise, validate: the order is upstream's ``fit``.
 
     What is added: the OnePO loss and group advantage, a limit on dynamic sampling, one plan for the final step, the
@@ -60,26 +58,6 @@ class OnePOTrainer(PPOTrainerSync):
         super().__init__(config)
 
     # ---- set-up
-
-    def _set_state(self, config):
-        """Tell verl what to save, and where to go on."""
-        checkpoint = config.actor_rollout_ref.actor.checkpoint
-        with open_dict(config):
-            if self.settings.save_training_state:
-                checkpoint.save_contents = list(SAVED)
-            if self.settings.resume:
-                checkpoint.load_contents = list(LOADED)
-                config.trainer.resume_mode = "resume_path"
-                config.trainer.resume_from_path = str(find_checkpoint(Path(self.settings.resume)))
-
-    def _load_checkpoint(self):
-        super()._load_checkpoint()
-        if self.settings.resume:
-            checkpoint = Path(self.config.trainer.resume_from_path)
-            ray.get(self.ledger.load_state_dict.remote(checkpoints.read_retirement(checkpoint)))
-            self.journal.adopt(metrics_file(checkpoint), last_step=self.global_steps)
-            self._trained_step = self.global_steps
-            self.journal.event("note", text=f"goes on behind step {self.global_steps}, from {checkpoint}")
 
     def _build_replay_buffer(self):
         return BoundedReplayBuffer.over(
@@ -299,7 +277,7 @@ class OnePOTrainer(PPOTrainerSync):
         metrics.update(step_metrics(metrics, averaged_over=updates * ranks))
         return batch
 
-    # ---- metrics, validation, checkpoints
+    # ---- metrics
 
     @property
     def logger(self):
@@ -332,80 +310,3 @@ class OnePOTrainer(PPOTrainerSync):
                 "right, so none was used: do they end with the answer as <answer>X</answer>, and do they fit into "
                 "MAX_RESPONSE_LENGTH?",
             )
-
-    def _dump_rollouts(self, keys, partition_id):
-        fields = [
-            "uid",
-            "index",
-            "data_source",
-            "raw_prompt",
-            "responses",
-            "reward_model",
-            "extra_fields",
-            TEACHER_MASK,
-        ]
-        data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=fields)
-        columns = {name: list(data[name]) for name in fields}
-        rows = []
-        for row in chosen_groups(
-            columns["uid"], [int(index) for index in columns["index"]], self.settings.rollout_dump_samples
-        ):
-            info = columns["extra_fields"][row]["reward_extra_info"]
-            rows.append(
-                {
-                    "group": columns["uid"][row],
-                    "record": int(columns["index"][row]),
-                    "data_source": columns["data_source"][row],
-                    "prompt": [dict(message) for message in columns["raw_prompt"][row]],
-                    "response": self.tokenizer.decode(columns["responses"][row], skip_special_tokens=True),
-                    "teacher": bool(columns[TEACHER_MASK][row].any()),
-                    "score": info["score"],
-                    "acc": info["acc"],
-                    "met": info[MET],
-                    "rubrics": [dict(rubric) for rubric in columns["reward_model"][row]["rubrics"]],
-                }
-            )
-        write_samples(samples_file(self.settings.run_dir, self.global_steps), rows)
-
-    def _validate(self):
-        self._validating = True
-        try:
-            metrics = super()._validate()
-            # raised when the next step begins, so that the metrics of this one are written down
-            self._failed_validation = self._too_many_failed(planned=0)
-        finally:
-            self._validating = False
-        self._tell_failures()
-        return {**metrics, **ray.get(self.ledger.close_validation.remote())}
-
-    def _dump_generations(self, inputs, outputs, gts, scores, reward_extra_infos_dict, dump_path):
-        infos = {name: without_nan(values) for name, values in reward_extra_infos_dict.items()}
-        super()._dump_generations(inputs, outputs, gts, without_nan(scores), infos, dump_path)
-
-    def _val_metrics_update(self, data_sources, sample_uids, reward_extra_infos_dict, sample_turns, **kwargs):
-        graded = GradedRows(data_sources, sample_uids, reward_extra_infos_dict)
-        if "expected_acc_counts" in kwargs:  # not at the pinned commit
-            kwargs["expected_acc_counts"] = graded.expected(kwargs["expected_acc_counts"])
-        metrics = super()._val_metrics_update(
-            graded.data_sources, graded.sample_uids, graded.infos, sample_turns, **kwargs
-        )
-        for name in ("acc", "score"):
-            for task_type, mean in graded.means(name).items():
-                metrics[f"validation/{name}/{task_type}".rstrip("/")] = mean
-        return metrics
-
-    def _save_checkpoint(self):
-        root = Path(self.config.trainer.default_local_dir)
-        self.config.trainer.default_local_dir = str(checkpoints.start_staging(root))
-        try:
-            super()._save_checkpoint()
-            staged = checkpoints.checkpoint_folder(self.config.trainer.default_local_dir, self.global_steps)
-        finally:
-            self.config.trainer.default_local_dir = str(root)
-        checkpoints.write_stop_ids(checkpoints.model_folder(staged), self._stop_ids)
-        checkpoints.write_retirement(staged, ray.get(self.ledger.state_dict.remote()))
-        if self.settings.save_training_state:
-            write_state(staged, facts=run_facts(self.config), metrics_file=self.journal.metrics_file)
-        published = checkpoints.publish(root, self.global_steps)
-        checkpoints.prune(root, self.settings.max_checkpoints)
-        self.journal.event("checkpoint", step=self.global_steps, model_dir=str(checkpoints.model_folder(published)))
