@@ -76,9 +76,9 @@ def test_lists_may_lack_their_brackets(given, passed, dry_run):
         ("--train-batch-size=64", "TRAIN_BATCH_SIZE=... bash OnePO.sh"),
         ("TRAIN_BATCH_SIZE=64", "TRAIN_BATCH_SIZE=... bash OnePO.sh"),
         ("device=cpu", "DEVICE=... bash OnePO.sh"),
-        ("--resume", "see --help"),
+        ("--again", "see --help"),
         ("-x", "see --help"),
-        ("resume", "see --help"),
+        ("again", "see --help"),
         ("=", "neither an option"),
     ],
 )
