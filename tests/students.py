@@ -121,15 +121,22 @@ def tiny_qwen3_5(**text: object) -> Qwen3_5ForConditionalGeneration:
 
 
 def make_qwen3_5_student(folder: Path) -> None:
-    """A random Qwen3.5 with the same tokenizer and, as it is for text only, no processor."""
+    """A random Qwen3.5 with the same tokenizer, placeholders of images added, and no processor: it is for text only."""
     tokenizer = _byte_tokenizer(folder)
+    placeholders = ["<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>"]
+    tokenizer.add_special_tokens({"additional_special_tokens": placeholders})
+    tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
-    tiny_qwen3_5(
+    model = tiny_qwen3_5(
         vocab_size=len(tokenizer),
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
         bos_token_id=None,
-    ).save_pretrained(folder)
+    )
+    names = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
+    for name, token in zip(names, placeholders, strict=True):
+        setattr(model.config, name, tokenizer.convert_tokens_to_ids(token))
+    model.save_pretrained(folder)
 
 
 def add_processor(folder: Path) -> None:

@@ -27,6 +27,7 @@ from onepo.rollout.ledger import GroupReport, GroupSignal, ledger_name
 from onepo.rollout.rows import TrainingRow, is_graded, mark_ungraded, reward_info, usable_rows
 from onepo.rollout.seeds import PromptSeeds, session_seed
 from onepo.rollout.teacher import teacher_name
+from onepo.rollout.text_only import TextOnly
 from onepo.settings import parse_settings
 from onepo.teachers.cached import cached_response, response_token_ids
 from onepo.teachers.online import TeacherAnswer
@@ -46,7 +47,7 @@ class Decision:
     teacher_session: int | None
 
 
-class OnePOAgentLoopWorker(plain_class(AgentLoopWorkerTQ)):
+class OnePOAgentLoopWorker(TextOnly, plain_class(AgentLoopWorkerTQ)):
     """Hooks: ``_run_prompt`` opens a group, ``_run_agent_loop`` seeds a rollout and marks a failed one,
     ``_agent_loop_postprocess`` scores, waits for the group's decision and stores.
 

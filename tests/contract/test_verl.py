@@ -39,6 +39,11 @@ def parameters(function) -> list[str]:
         ),
         (plain_class(AgentLoopWorkerTQ)._agent_loop_postprocess, ["self", "output", "validate", "kwargs"]),
         (AgentLoopWorker._compute_score, ["self", "outputs", "kwargs"]),
+        (AgentLoopWorker._compute_multi_modal_inputs, ["self", "output", "input_ids"]),
+        (
+            AgentLoopWorker._compute_position_ids,
+            ["self", "input_ids", "attention_mask", "multi_modal_inputs", "mm_processor_kwargs"],
+        ),
         (AgentLoopOutput.as_dict, ["self"]),
         (RewardManagerBase.run_single, ["self", "data"]),
         (run_ppo, ["config", "task_runner_class"]),
