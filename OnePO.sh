@@ -186,6 +186,7 @@ run_env PYTHONPATH "${ROOT}${PYTHONPATH:+:${PYTHONPATH}}"   # a clone works with
 run_env RAY_USAGE_STATS_ENABLED 0                           # nothing about a run leaves the machine
 run_env TOKENIZERS_PARALLELISM "${TOKENIZERS_PARALLELISM:-true}"
 run_env SWANLAB_LOG_DIR "${SWANLAB_DIR:-${SWANLAB_LOG_DIR:-${RUN_DIR}/swanlab}}"
+run_env TENSORBOARD_DIR "${TENSORBOARD_DIR:-${RUN_DIR}/tensorboard}"
 [[ -z ${TMP_DIR} ]] || run_env TMPDIR "${TMP_DIR}"
 [[ -z ${CUDA_VISIBLE_DEVICES} ]] || run_env CUDA_VISIBLE_DEVICES "${CUDA_VISIBLE_DEVICES}"
 find_python

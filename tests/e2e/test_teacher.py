@@ -1,15 +1,29 @@
 """``bash OnePO.sh`` with a teacher that answers during the run, own rewards, a plateau and ``TEST_STEPS``."""
 
 import json
+import re
+import threading
 from pathlib import Path
 
+import httpx
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.conftest import ROOT
-from tests.e2e.launch import QUICK, start
+from tests.e2e.launch import QUICK, Launch, start
 from tests.scripted_teacher import ScriptedTeacher
 
 KEY = "teacher-key-that-nobody-may-see"
+TRACKER_KEYS = {"SWANLAB_API_KEY": "swanlab-key-nobody-may-see", "WANDB_API_KEY": "wandb-key-nobody-may-see"}
+DASHBOARD = (
+    "nodes?view=summary",
+    "logical/actors",
+    "api/jobs/",
+    "api/v0/actors?detail=true",
+    "api/v0/tasks?detail=true",
+    "api/v0/workers?detail=true",
+    "api/v0/runtime_envs?detail=true",
+)
 REMEDIES = {"fever": "rest", "thirst": "water", "cough": "tea", "hunger": "soup"}
 
 
@@ -34,6 +48,23 @@ def knows(body: dict) -> str | dict:
     return {"content": remedies[0], "reasoning_content": "points to"}
 
 
+def look_around(launch: Launch) -> dict[str, str]:
+    """What other people on the machine, and those who look at Ray, can see of a running run: by place, its text."""
+    members = launch.members()
+    seen = {f"command line of {process.pid}": " ".join(process.cmdline()) for process in members}
+    token = (Path.home() / ".ray" / "auth_token").read_text().strip()  # Ray's own; its dashboard wants it
+    log = (launch.run_dir / "logs" / "train.log").read_text()
+    address = re.search(r"http://(127\.0\.0\.1:\d+)", log)[0]
+    headers = {"Authorization": f"Bearer {token}"}
+    for page in DASHBOARD:
+        seen[page] = httpx.get(f"{address}/{page}", headers=headers, timeout=30).raise_for_status().text
+    ray_dir = next(re.search(r"/\S*/onepo-[^/]+", text)[0] for text in seen.values() if "/raylet" in text)
+    for file in Path(ray_dir).rglob("*"):
+        if file.is_file() and file.name != ".teacher-key":
+            seen[str(file)] = file.read_bytes().decode(errors="replace")
+    return seen
+
+
 @pytest.fixture(scope="module")
 def run(student, tmp_path_factory):
     folder = tmp_path_factory.mktemp("online teacher")
@@ -52,9 +83,28 @@ def run(student, tmp_path_factory):
         "RETIREMENT_PLATEAU_WINDOW": "2",
         "RETIREMENT_PLATEAU_TOLERANCE": "1.0",
         "RETIREMENT_PLATEAU_MIN_RATE": "0.0",
+        "LOGGER": "[console,tensorboard]",
     }
-    with ScriptedTeacher(says=knows, api_key=KEY) as teacher:
-        launch = start(folder / "runs", **options, ONEPO_TEACHER_API_URL=f"{teacher.base_url}/v1").finish()
+    looked = threading.Event()
+
+    def says(body: dict) -> str | dict:
+        if len(teacher.requests) > 1 + 4:  # the run waits in step 2 until everybody has looked at it
+            looked.wait()
+        return knows(body)
+
+    with ScriptedTeacher(says=says, api_key=KEY) as teacher:
+        options["ONEPO_TEACHER_API_URL"] = f"{teacher.base_url}/v1"
+        launch = start(folder / "runs", "ray_kwargs.ray_init.include_dashboard=true", **options, **TRACKER_KEYS)
+        try:
+            launch.lines = []
+            for line in launch.process.stdout:
+                launch.lines.append(line)
+                if line.startswith("step 1/"):
+                    break
+            launch.seen = look_around(launch)
+        finally:
+            looked.set()
+            launch.finish()
         launch.asked = len(teacher.requests)
         launch.models = {request.body["model"] for request in teacher.requests}
     assert launch.code == 0, launch.tell()
@@ -90,11 +140,21 @@ def test_validation_runs_at_the_listed_steps_and_at_the_end(run):
     records = [record for record in run.metrics() if "validation/acc" in record]
     assert [record["step"] for record in records] == [1, 4]
     assert all(record["validation/acc/custom"] == record["validation/acc"] for record in records)
-    assert "TEST_STEPS: 9 are beyond the final step, 4" in run.stdout
+    assert "TEST_STEPS: 9 are beyond the final step, 4" in "".join(run.lines)
 
 
-def test_the_key_is_nowhere(run):
-    assert KEY not in run.stdout + run.stderr
+@pytest.mark.parametrize("key", [KEY, *TRACKER_KEYS.values()])
+def test_no_key_can_be_seen(key, run):
+    assert any(place.startswith("command line") and "ray::" in text for place, text in run.seen.items())
+    assert "TeacherActor" in run.seen["logical/actors"]
+    for place, text in run.seen.items():
+        assert key not in text, place
+    assert key not in "".join(run.lines) + run.stdout + run.stderr
     for file in run.output_dir.rglob("*"):
-        assert not file.is_file() or KEY.encode() not in file.read_bytes(), file
+        assert not file.is_file() or key.encode() not in file.read_bytes(), file
     assert run.processes() == []
+
+
+def test_generations_of_a_validation_are_logged(run):
+    events = EventAccumulator(str(run.run_dir / "tensorboard")).Reload()
+    assert "val/generations" in str(events.Tags()["tensors"])
