@@ -69,6 +69,8 @@ option ONEPO_TEACHER_API_KEY "" "API key of the teacher; never printed, never an
 option TEACHER_MAX_TOKENS 8192 "Token limit of a teacher answer."
 option TEACHER_MAX_CONCURRENCY 64 "Teacher requests at the same time."
 option TEACHER_TIMEOUT 180 "Seconds until a teacher request is given up."
+option TEACHER_MAX_RETRIES 3 "Further attempts at a question after a time-out or a server error."
+option TEACHER_OUTAGE_LIMIT 600 "Seconds to wait for a teacher that is away, once in an outage."
 option TEACHER_ANSWERS_DIR "" "Where answers are kept and used again; empty means teacher_answers/ in OUTPUT_DIR."
 
 group "Dynamic sampling and reward shaping"
@@ -246,6 +248,8 @@ TEACHER=(
   onepo.teacher.max_tokens="${TEACHER_MAX_TOKENS}"
   onepo.teacher.max_concurrency="${TEACHER_MAX_CONCURRENCY}"
   onepo.teacher.timeout="${TEACHER_TIMEOUT}"
+  onepo.teacher.max_retries="${TEACHER_MAX_RETRIES}"
+  onepo.teacher.outage_limit="${TEACHER_OUTAGE_LIMIT}"
   onepo.teacher.answers_dir="$(hq "${TEACHER_ANSWERS_DIR:-${OUTPUT_DIR%/}/teacher_answers}")"
 )
 text_override TEACHER onepo.teacher.model TEACHER_MODEL onepo.teacher.url TEACHER_API_URL

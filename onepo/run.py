@@ -13,7 +13,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from onepo.errors import ControlledStop, UserError, last_line
-from onepo.process import choose_ray, keep_secret, keep_terminal, take_secret
+from onepo.process import choose_ray, keep_secret, keep_terminal
 from onepo.report.record import RunRecord, checkpoint_lines
 from onepo.servers.grader import LOCAL, LocalGrader, grader_facts, probe_grader
 from onepo.servers.managed import ServerStartFailed
@@ -31,12 +31,22 @@ def set_values(section: DictConfig, found: dict[str, Any]) -> None:
 
 
 class Run:
-    """One run: its directory, its terminal, its end."""
+    """One run: its directory, its terminal, its end.
 
-    def __init__(self, config: DictConfig, overrides: Sequence[str], *, open_ended: int):
+    Args:
+        overrides: those of the command line, for the record.
+        open_ended, custom: number of records of these types.
+        keys: the secrets by variable, "" for one that is not set; they are no longer in the environment.
+    """
+
+    def __init__(
+        self, config: DictConfig, overrides: Sequence[str], *, open_ended: int, custom: int, keys: dict[str, str]
+    ):
         self._config = config
-        self._settings = parse_settings(OmegaConf.to_container(config.onepo, resolve=True))
         self._open_ended = open_ended
+        self._custom = custom
+        self._keys = keys
+        self._settings = parse_settings(OmegaConf.to_container(config.onepo, resolve=True))
         self._dir = Path(self._settings.run_dir)
         self._logs = Path(self._settings.logs_dir)
         self._signal = signal.SIGTERM
@@ -104,6 +114,9 @@ class Run:
         ray_dir = choose_ray(self._config, self._settings.ray_dir)
         if ray_dir:
             clean_up.callback(shutil.rmtree, ray_dir, ignore_errors=True)
+        if self._settings.reward_function.spec and not self._custom:
+            self._console.say("the reward function is not called: no record is of the type custom")
+            set_values(self._config.onepo.reward_function, {"spec": None})
         grader = self._local_grader()
         self._keep_key(GRADER_KEY, "grader", ray_dir, clean_up, used=self._open_ended > 0 and grader is None)
         self._keep_key(TEACHER_KEY, "teacher", ray_dir, clean_up, used=self._settings.teacher.enabled)
@@ -118,7 +131,7 @@ class Run:
             clean_up.callback(_end_ray)
 
     def _keep_key(self, variable: str, section: str, ray_dir: str | None, clean_up: ExitStack, *, used: bool) -> None:
-        key = take_secret(variable)
+        key = self._keys[variable]
         if key and used:
             file = keep_secret(key, Path(ray_dir or self._settings.run_dir, f".{section}-key"))
             clean_up.callback(file.unlink, missing_ok=True)

@@ -6,7 +6,7 @@ The values live in ``config/onepo.yaml``; what each option does is in ``docs/opt
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, ValidationError, model_validator
 
 from onepo.errors import UserError
 
@@ -163,7 +163,7 @@ class Settings(_Section):
     answer_penalty_factor: float = Field(ge=0)
     answer_marker: str
     require_thinking: bool
-    test_steps: list[int]
+    test_steps: list[StrictInt]
     max_checkpoints: int = Field(ge=1)
     rollout_dump_freq: int = Field(ge=0)
     rollout_dump_samples: int = Field(ge=1)
@@ -182,8 +182,8 @@ class Settings(_Section):
             raise ValueError(
                 "retirement_plateau_window=0 holds no step: use -1 to switch the plateau off, else at least 1"
             )
-        if any(step < 1 for step in self.test_steps):
-            raise ValueError(f"TEST_STEPS={self.test_steps} must be a list of steps, each at least 1")
+        if any(step < 1 for step in self.test_steps) or len(set(self.test_steps)) < len(self.test_steps):
+            raise ValueError(f"TEST_STEPS={self.test_steps} must be a list of different steps, each at least 1")
         return self
 
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
+from onepo.terminal import as_text
 from onepo.trainers.samples import SAMPLES_DIR, samples_file
 
 
@@ -23,23 +23,33 @@ def show(
     worst: Annotated[bool, typer.Option("--worst", help="The lowest scores first.")] = False,
 ) -> None:
     """Print the kept rollouts of one step."""
-    steps = sorted(int(file.stem) for file in (run / SAMPLES_DIR).glob("*.jsonl"))
+    steps = sorted(int(file.stem) for file in (run / SAMPLES_DIR).glob("*.jsonl") if file.stem.isdigit())
     if not steps:
         _refuse(f"{run} has no {SAMPLES_DIR}/: rollouts are kept when the run is started with ROLLOUT_DUMP_FREQ=1")
     step = steps[-1] if step is None else step
     if step not in steps:
         _refuse(f"{run} has no rollouts of step {step}, but of {', '.join(map(str, steps))}")
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for line in samples_file(run, step).read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
-        groups.setdefault(row["group"], []).append(row)
+    groups = _groups(samples_file(run, step))
     chosen = [rows for rows in groups.values() if not teacher or any(row["teacher"] for row in rows)]
     if worst:
-        chosen = sorted(([*sorted(rows, key=_score)] for rows in chosen), key=lambda rows: _score(rows[0]))
+        chosen = sorted((sorted(rows, key=_score) for rows in chosen), key=lambda rows: _score(rows[0]))
     out = Console(highlight=False)
     out.print(f"step {step}: {len(chosen)} of {len(groups)} prompts", style="bold")
     for rows in chosen:
         _print_group(out, rows)
+
+
+def _groups(file: Path) -> dict[str, list[dict[str, Any]]]:
+    """The rows of a file by group."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    with file.open(encoding="utf-8") as lines:  # which ends a line at a line break only, and a response has many others
+        for number, line in enumerate(lines, start=1):
+            try:
+                row = json.loads(line)
+                groups.setdefault(row["group"], []).append(row)
+            except (ValueError, LookupError, TypeError) as error:
+                _refuse(f"{file}, line {number}: is no rollout ({error})")
+    return groups
 
 
 def _score(row: dict[str, Any]) -> float:
@@ -47,22 +57,22 @@ def _score(row: dict[str, Any]) -> float:
 
 
 def _print_group(out: Console, rows: list[dict[str, Any]]) -> None:
-    out.rule(Text(f"record {rows[0]['record']}, {rows[0]['data_source']}"), align="left")
+    out.rule(as_text(f"record {rows[0]['record']}, {rows[0]['data_source']}"), align="left")
     for message in rows[0]["prompt"]:
-        out.print(Text(f"{message['role']}: {message['content']}", style="dim"))
+        out.print(as_text(f"{message['role']}: {message['content']}", style="dim"))
     for row in rows:
         who = "teacher" if row["teacher"] else "student"
         out.print(
-            Text(f"\n{who}  score {row['score']:.3f}  acc {row['acc']:.3f}", style="bold" if row["teacher"] else "")
+            as_text(f"\n{who}  score {row['score']:.3f}  acc {row['acc']:.3f}", style="bold" if row["teacher"] else "")
         )
-        out.print(Text(row["response"]))
+        out.print(as_text(row["response"]))
         met = json.loads(row["met"]) if row["met"] else []
         for rubric, decision in zip(row["rubrics"], met, strict=False):
-            out.print(Text(f"  [{'x' if decision else ' '}] {rubric['points']:+g}  {rubric['criterion']}"))
+            out.print(as_text(f"  [{'x' if decision else ' '}] {rubric['points']:+g}  {rubric['criterion']}"))
 
 
 def _refuse(problem: str) -> None:
-    Console(stderr=True, highlight=False).print(Text(f"error: {problem}"), soft_wrap=True)
+    Console(stderr=True, highlight=False).print(as_text(f"error: {problem}"), soft_wrap=True)
     raise typer.Exit(2)
 
 

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from onepo.errors import UserError
-from onepo.process import end_with_the_launcher
+from onepo.process import end_with_the_launcher, take_secret
 from onepo.report.record import reserve_directory
 from onepo.run import GRADER_KEY, TEACHER_KEY, Run, set_values
 from onepo.servers.grader import probe_grader
@@ -25,6 +25,7 @@ _REQUIRED = ("onepo.run_dir", "data.train_files", "actor_rollout_ref.model.path"
 def main(overrides: Sequence[str]) -> int:
     """Train; returns the exit code."""
     end_with_the_launcher()
+    keys = {variable: take_secret(variable) for variable in (GRADER_KEY, TEACHER_KEY)}
     try:
         _set_process_environment(overrides)
         config = compose_config(overrides)
@@ -34,14 +35,14 @@ def main(overrides: Sequence[str]) -> int:
 
         checked = check(config)
         settings = checked.settings
-        if checked.open_ended and not settings.reward_server.start:
-            found = probe_grader(settings.grader, api_key=os.environ.get(GRADER_KEY), say=print)
-            set_values(config.onepo.grader, found)
-        if settings.teacher.enabled and settings.teacher_enabled:
-            set_values(config.onepo.teacher, probe_teacher(settings.teacher, os.environ.get(TEACHER_KEY), say=print))
-        if is_finished(config, checked):
+        if is_finished(settings, final_step=checked.final_step):
             print("nothing is left to train: RESUME is at the final step; raise TOTAL_TRAINING_STEPS or TOTAL_EPOCHS")
             return 0
+        if checked.open_ended and not settings.reward_server.start:
+            found = probe_grader(settings.grader, api_key=keys[GRADER_KEY], say=print)
+            set_values(config.onepo.grader, found)
+        if settings.teacher.enabled:
+            set_values(config.onepo.teacher, probe_teacher(settings.teacher, keys[TEACHER_KEY], say=print))
         run_dir = reserve_directory(Path(settings.run_dir))
     except OmegaConfBaseException as error:
         print(f"error: configuration: {str(error).splitlines()[0]}", file=sys.stderr)
@@ -54,7 +55,7 @@ def main(overrides: Sequence[str]) -> int:
         return 2
     with open_dict(config):
         config.onepo.run_dir = str(run_dir)
-    return Run(config, overrides, open_ended=checked.open_ended).train()
+    return Run(config, overrides, open_ended=checked.open_ended, custom=checked.custom, keys=keys).train()
 
 
 def compose_config(overrides: Sequence[str]) -> DictConfig:

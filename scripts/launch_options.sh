@@ -50,13 +50,14 @@ show_help() {
 }
 
 read_arguments() {
-  local word name
+  local word key name   # the values are not shown: one may be a secret
   for word; do
-    name=${word%%=*} name=${name#-} name=${name#-} name=${name//-/_} name=${name^^}
+    key=${word%%=*} name=${key#-} name=${name#-} name=${name//-/_} name=${name^^}
     if [[ ${word} == -h || ${word} == --help ]]; then show_help; exit 0
-    elif is_option "${name}"; then problem "${word}: options are environment variables: ${name}=... bash ${0##*/}"
+    elif is_option "${name}" || [[ ${key} =~ ^[A-Z][A-Z0-9_]*$ && ${word} == *=* ]]; then
+      problem "${key}: is an environment variable, and no argument: ${name}=... bash ${0##*/}"
     elif [[ ${word} == -* || ${word} != [~]* && ${word} != *=* ]]; then
-      problem "${word}: neither an option (see --help) nor a Hydra override of the form key=value"
+      problem "${key}: neither an option (see --help) nor a Hydra override of the form key=value"
     fi
   done
 }

@@ -15,6 +15,7 @@ from onepo.data.lengths import prompts
 from onepo.data.schema import MULTIPLE_CHOICE, OPEN_ENDED
 from onepo.data.table import load_tasks
 from onepo.errors import UserError
+from onepo.terminal import say
 
 
 def summarise(tasks: pa.Table, tokenizer: Any = None) -> dict[str, dict[str, str]]:
@@ -64,18 +65,18 @@ def check(
     try:
         tokenizer = None if model is None else _tokenizer(model)
     except UserError as error:
-        _say(errors, str(error))
+        say(errors, str(error))
         raise typer.Exit(2) from None
     for file in files:
         try:
             tasks = load_tasks(str(file))
             out.print(_drawn(file, summarise(tasks, tokenizer)))
         except UserError as error:
-            _say(errors, str(error))
+            say(errors, str(error))
             good = False
             continue
         if silent := unprompted_answers(tasks):
-            _say(
+            say(
                 out,
                 f"Warning: {silent} multiple-choice records have a prompt of their own that never mentions <answer>: "
                 "ask for the answer in that form, or leave the prompt away and the instruction is added.",
@@ -106,10 +107,6 @@ def _drawn(file: Path, summary: dict[str, dict[str, str]]) -> Table:
     for title in next(iter(summary.values())):
         table.add_row(title, *(lines[title] for lines in summary.values()))
     return table
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

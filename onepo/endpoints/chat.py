@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 
-from onepo.endpoints.address import chat_url, proxy_for, uses_proxies, without_query
+from onepo.endpoints.address import chat_url, proxy_for, without_query
 from onepo.endpoints.answers import Completion, is_context_length, own_words, read_completion, seconds_to_wait
 from onepo.endpoints.errors import (
     ContextLengthExceeded,
@@ -35,7 +35,7 @@ __all__ = [
     "RequestTimedOut",
     "ServerFailed",
     "chat_url",
-    "uses_proxies",
+    "sendable_key",
 ]
 
 _CONNECT_TIMEOUT = 10.0  # seconds; a connection comes about at once, or the endpoint is away
@@ -105,7 +105,7 @@ class ChatEndpoint:
         self._form = form
         self._timeout = timeout
         self._outage_limit = outage_limit
-        self._api_key = _sendable(api_key, self._shown)
+        self._api_key = sendable_key(api_key, f"the API key for {self._shown}")
         self._slots = asyncio.Semaphore(max_concurrency)
         self._outages = OutageClock(outage_limit)
         self._session: aiohttp.ClientSession | None = None
@@ -135,6 +135,11 @@ class ChatEndpoint:
                 error.requests = retrying.statistics["attempt_number"]
                 raise
         return dataclasses.replace(completion, requests=retrying.statistics["attempt_number"])
+
+    @property
+    def given_up(self) -> bool:
+        """The outage limit has passed, and no answer has come since; each request is tried once."""
+        return self._outages.given_up
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -168,9 +173,8 @@ class ChatEndpoint:
         except (aiohttp.ClientError, ValueError) as error:  # an address that only the library finds wrong
             raise ServerFailed(f"{self._shown} cannot be asked: {self._words(str(error).encode())}") from None
         if response.status in _AWAY:
-            unavailable = self._unavailable(f"HTTP {response.status}: {self._words(content)}")
-            unavailable.retry_after = seconds_to_wait(response.headers.get("Retry-After"))
-            raise unavailable
+            retry_after = seconds_to_wait(response.headers.get("Retry-After"))
+            raise self._unavailable(f"HTTP {response.status}: {self._words(content)}", retry_after)
         self._outages.answered()
         if response.status >= 300:
             raise self._refusal(response, content)
@@ -207,9 +211,10 @@ class ChatEndpoint:
         kind = ContextLengthExceeded if is_context_length(status, words) else RequestRefused
         return kind(f"{self._shown} refuses the request (HTTP {status}): {words}", status)
 
-    def _unavailable(self, reason: str) -> EndpointUnavailable:
+    def _unavailable(self, reason: str, retry_after: float = 0.0) -> EndpointUnavailable:
         limit = f"the outage limit of {self._outage_limit:g} s"
-        return EndpointUnavailable(f"{self._shown} gave no answer within {limit}: {reason}")
+        explanation = f"{self._shown} gave no answer within {limit}: {reason}"
+        return EndpointUnavailable(explanation, f"{self._shown}: {reason}", retry_after)
 
     def _words(self, content: bytes) -> str:
         return own_words(content, secret=self._api_key)
@@ -224,10 +229,14 @@ def _broken(error: aiohttp.ClientError) -> str:
     return f"the connection broke: {error}"
 
 
-def _sendable(api_key: str | None, endpoint: str) -> str | None:
-    """The key without white space around it, which files and variables tend to have; None when nothing is left."""
+def sendable_key(api_key: str | None, what: str) -> str | None:
+    """The key without white space around it, which files and variables tend to have; None when nothing is left.
+
+    Raises:
+        UserError: ``what``, which is how to call it, cannot be sent.
+    """
     key = (api_key or "").strip()
     if not (key.isascii() and key.isprintable()):
         # said here, because the HTTP library's own error would quote it
-        raise UserError(f"the API key for {endpoint} holds characters that cannot be sent, such as a line break")
+        raise UserError(f"{what} holds characters that cannot be sent, such as a line break")
     return key or None

@@ -14,11 +14,19 @@ class EndpointError(Exception):
 class EndpointUnavailable(EndpointError):
     """The endpoint was not there, or had no time (429, 502, 503, 504), for longer than the outage limit.
 
-    Attributes:
+    Args:
+        explanation: one line for people.
+        reason: what the last try found, one line without the limit.
         retry_after: seconds that its last answer asked to wait, 0 when it did not ask.
     """
 
-    retry_after: float = 0.0
+    def __init__(self, explanation: str, reason: str, retry_after: float = 0.0):
+        super().__init__(explanation, reason, retry_after)
+        self.reason = reason
+        self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        return self.args[0]
 
 
 class RequestTimedOut(EndpointError):

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from onepo.errors import UserError
 from onepo.preflight.build import device_problems, verl_build_problems
 from onepo.preflight.grader import grader_problems
-from onepo.preflight.options import fixed_key_problems, option_problems, upstream_problems
+from onepo.preflight.options import endless_problems, fixed_key_problems, option_problems, upstream_problems
 from onepo.preflight.places import directory_problems, disk_problems
 from onepo.preflight.ranges import range_problems
 from onepo.preflight.records import DataFiles
@@ -19,15 +19,23 @@ from onepo.preflight.reward_function import reward_function_problems
 from onepo.preflight.student import student_problems
 from onepo.preflight.teacher import teacher_problems
 from onepo.settings import Settings, parse_settings
+from onepo.trainers.schedule import Schedule
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What a passed check knows: the settings, how many records are open-ended, and how many prompts are trained on."""
+    """What a passed check knows.
+
+    Attributes:
+        settings: of the ``onepo`` section.
+        open_ended, custom: number of records of these types.
+        final_step: of the run.
+    """
 
     settings: Settings
     open_ended: int
-    train_prompts: int
+    custom: int
+    final_step: int
 
 
 def check(config: DictConfig) -> Checked:
@@ -49,15 +57,23 @@ def check(config: DictConfig) -> Checked:
         ]
     )
     files = DataFiles(config)  # reads the student's tokenizer and the data, which takes a while
-    problems = [*files.problems, *upstream_problems(config), *disk_problems(config, settings)]
+    steps_per_epoch = files.train_prompts // config.data.train_batch_size
+    final_step = Schedule.of(config, settings, steps_per_epoch=steps_per_epoch).final_step
+    problems = [
+        *files.problems,
+        *upstream_problems(config),
+        *disk_problems(config, settings, final_step=final_step),
+    ]
     if files.open_ended:
         problems += grader_problems(config, settings, files.open_ended)
+    if files.open_ended or files.custom:
+        problems += endless_problems(settings)
     if not problems:
         problems += resume_problems(config, settings)  # compares with the files that have just been found readable
     if files.custom:
         problems += reward_function_problems(settings, files.custom)
     _refuse(problems)
-    return Checked(settings, files.open_ended, files.train_prompts)
+    return Checked(settings, files.open_ended, files.custom, final_step)
 
 
 def _refuse(problems: list[str]) -> None:

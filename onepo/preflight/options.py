@@ -98,6 +98,15 @@ def option_problems(config: DictConfig, settings: Settings) -> Iterator[str]:
         yield "VAL_FILE is not set, but validation is on: set it, or TEST_FREQ=0 TEST_STEPS=[] VAL_BEFORE_TRAIN=False"
 
 
+def endless_problems(settings: Settings) -> Iterator[str]:
+    """Sampling that a grader which always fails would keep going; only for data that needs gradings."""
+    if settings.grader.max_failure_rate == 1 and settings.max_num_gen_batches <= 0:
+        yield (
+            "REWARD_MAX_FAILURE_RATE=1 never stops, and MAX_NUM_GEN_BATCHES=0 samples without limit: a grader that is "
+            "lost would be asked for ever. Set one of them to something else"
+        )
+
+
 def _loggers(config: DictConfig) -> Iterator[str]:
     known, loggers = Tracking.supported_backend, config.trainer.logger
     for name in [loggers] if isinstance(loggers, str) else loggers:

@@ -11,6 +11,7 @@ from omegaconf import DictConfig
 from onepo.preflight.student import stored_shapes
 from onepo.settings import Settings
 from onepo.trainers.checkpoints import list_checkpoints
+from onepo.trainers.samples import samples_bytes
 
 _LONGEST_NAME = 250  # a file name may have 255 bytes, and a second run of the same second adds to it
 
@@ -47,6 +48,10 @@ def directory_problems(config: DictConfig, settings: Settings) -> Iterator[str]:
         yield f"OUTPUTS_DIR={outputs_dir} holds generations of another run: set another one, or none"
 
 
+def _free(folder: Path) -> int:
+    return shutil.disk_usage(_existing(folder)).free
+
+
 def _existing(path: Path) -> Path:
     """The path, or the nearest of its parents that is there."""
     while not os.path.lexists(path):
@@ -54,12 +59,18 @@ def _existing(path: Path) -> Path:
     return path
 
 
-def disk_problems(config: DictConfig, settings: Settings) -> Iterator[str]:
+def disk_problems(config: DictConfig, settings: Settings, *, final_step: int) -> Iterator[str]:
+    samples, free = samples_bytes(config, settings, final_step=final_step), _free(Path(settings.run_dir))
+    if free < samples:
+        yield (
+            f"OUTPUT_DIR has {free / 1e9:.1f} GB free, and ROLLOUT_DUMP_FREQ={settings.rollout_dump_freq} may write up "
+            f"to {samples / 1e9:.1f} GB of rollouts: raise it, or lower ROLLOUT_DUMP_SAMPLES"
+        )
     parameters = sum(math.prod(shape) for _, shape in stored_shapes(Path(config.actor_rollout_ref.model.path)))
     # the learner keeps and exports float32; to go on it needs the same again, and Adam's two moments
     weights = 4 * parameters * (4 if settings.save_training_state else 1)
     place = _existing(Path(config.trainer.default_local_dir))
-    needed, free = weights * (settings.max_checkpoints + 1), shutil.disk_usage(place).free
+    needed, free = weights * (settings.max_checkpoints + 1), _free(place)
     if free < needed:
         yield (
             f"{place} has {free / 1e9:.1f} GB free, and MAX_ACTOR_CHECKPOINTS={settings.max_checkpoints} checkpoints "

@@ -6,7 +6,8 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from onepo.settings import Settings
-from onepo.trainers.training_state import differences, find_checkpoint, missing_parts, run_facts, step_of
+from onepo.trainers.checkpoints import step_of
+from onepo.trainers.training_state import broken_parts, differences, find_checkpoint, has_state, run_facts
 
 
 def resume_problems(config: DictConfig, settings: Settings) -> Iterator[str]:
@@ -16,21 +17,16 @@ def resume_problems(config: DictConfig, settings: Settings) -> Iterator[str]:
     if checkpoint is None:
         yield f"RESUME={settings.resume}: there is no checkpoint (a global_step_N directory, or a run that has one)"
         return
-    learners = config.trainer.n_gpus_per_node * config.trainer.nnodes
-    missing = missing_parts(checkpoint, learners)
-    if "training_state.json" in missing:
+    if not has_state(checkpoint):
         yield f"RESUME={checkpoint} has weights only: the run that saved it had not set SAVE_TRAINING_STATE=True"
         return
-    if different := differences(checkpoint, run_facts(config)):
+    broken = broken_parts(checkpoint, config.trainer.n_gpus_per_node * config.trainer.nnodes)
+    if "training_state.json" not in broken and (different := differences(checkpoint, run_facts(config))):
         yield f"RESUME={checkpoint} is of a run with another {', another '.join(different)}: set it as it was"
-    elif missing:
-        yield f"RESUME={checkpoint} is not whole, it has no {', '.join(missing[:3])}"
+    elif broken:
+        yield f"RESUME={checkpoint} is not whole: missing or damaged are {', '.join(broken[:3])}"
 
 
-def is_finished(config: DictConfig, checked) -> bool:
+def is_finished(settings: Settings, *, final_step: int) -> bool:
     """Whether the checkpoint that ``RESUME`` names is already at the final step of this run."""
-    if checked.settings.resume is None:
-        return False
-    by_epochs = checked.train_prompts // config.data.train_batch_size * config.trainer.total_epochs
-    final_step = min(by_epochs, config.trainer.total_training_steps or by_epochs)
-    return step_of(find_checkpoint(Path(checked.settings.resume))) >= final_step
+    return settings.resume is not None and step_of(find_checkpoint(Path(settings.resume))) >= final_step

@@ -198,7 +198,8 @@ def progress_line(step: int, plan: dict[str, Any], live: dict[str, Any] | None, 
         f"step {step}: {done} groups scored for a batch of {plan['train_batch_size']} "
         f"({equal} of equal rewards{lost}), "
         f"{live.get('generating', 0)} responses generating, {live.get('grading', 0)} waiting for grading, "
-        f"{seconds:.0f} s"
+        + (f"{live['asking']} questions to the teacher, " if live.get("asking") else "")
+        + f"{seconds:.0f} s"
     )
 
 

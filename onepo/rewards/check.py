@@ -27,6 +27,7 @@ from onepo.rewards.probe_errors import GRADER
 from onepo.rewards.quality import malformed_outputs, summarise
 from onepo.rewards.stored_responses import StoredAnswer, draw_answers, told
 from onepo.rewards.template import load_template
+from onepo.terminal import say
 
 # the tool grades with what a run grades with
 RUN = OmegaConf.load(files("onepo.config").joinpath("onepo.yaml")).onepo
@@ -78,12 +79,12 @@ def check(
             file, data_file=data_file, response_field=response_field, marker=answer_marker, count=n, seed=seed
         )
         if drawn.left_out:
-            _say(out, f"passed over: {told(drawn.left_out)}")
+            say(out, f"passed over: {told(drawn.left_out)}")
         passes = asyncio.run(
             _grade_twice(out, drawn.answers, templates, _json_object(extra_body), concurrency, endpoint, grading)
         )
     except UserError as error:
-        _say(errors, f"error: {error}")
+        say(errors, f"error: {error}")
         raise typer.Exit(2) from None
     title = f"{file}: {name}" + (", two prompts" if second_prompt_file else "")
     _show(out, title, summarise([answer.rubrics for answer in drawn.answers], *passes), malformed_outputs(*passes))
@@ -108,7 +109,7 @@ async def _grade_twice(
         **grading,
     )
     for line in settled.lines:
-        _say(out, line)
+        say(out, line)
     client = ChatEndpoint(
         form=settled.form, max_concurrency=concurrency, outage_limit=RUN.grader.outage_limit, **endpoint
     )
@@ -143,13 +144,9 @@ def _show(out: Console, title: str, summary: dict[str, str], malformed: list[tup
         table.add_row(*line)
     out.print(table)
     if malformed:
-        _say(out, "most common outputs that were no grading:")
+        say(out, "most common outputs that were no grading:")
     for text, count in malformed:
-        _say(out, f"{count} x {text}")
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+        say(out, f"{count} x {text}")
 
 
 if __name__ == "__main__":

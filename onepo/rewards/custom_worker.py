@@ -52,6 +52,8 @@ def load_function(file: Path, name: str) -> Function:
     except (TypeError, ValueError) as error:
         called = f"{name}(messages=..., response=..., record=...)"
         raise _Refused(f"the function cannot be called as {called}: {error}") from None
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise _Refused(f"{name} is a generator (it has a yield): it must return a number")
     return function
 
 
@@ -156,7 +158,8 @@ def main(file: Path, name: str, descriptor: int, owner: int) -> None:
     except _Refused as refusal:
         channel.sendall(_line(call=0, failure="error", explanation=str(refusal)))
         return
-    concurrent = inspect.iscoroutinefunction(function)
+    # of an object that can be called, its class tells
+    concurrent = any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))
     channel.sendall(_line(call=0, concurrent=concurrent))
     if concurrent:
         asyncio.run(_serve_concurrently(function, channel, file))

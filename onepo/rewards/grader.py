@@ -1,19 +1,12 @@
 """Grading one response: the requests, the retries, and the failure that is never a score."""
 
-import asyncio
-import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onepo.endpoints.chat import (
-    ChatEndpoint,
-    ContextLengthExceeded,
-    EndpointError,
-    RequestTimedOut,
-    ServerFailed,
-)
+from onepo.endpoints.attempts import pause_after, worth_another_attempt
+from onepo.endpoints.chat import ChatEndpoint, ContextLengthExceeded, EndpointError
 from onepo.endpoints.explain import FAILURES
 from onepo.rewards.rubric import (
     MalformedGrading,
@@ -23,12 +16,10 @@ from onepo.rewards.rubric import (
     met_schema,
     parse_met,
 )
+from onepo.terminal import harmless
 
 TEMPERATURE_STEP = 0.2  # each attempt is that much more random than the one before, the first takes the likeliest words
 SHOWN_CHARACTERS = 200
-_PAUSE_SECONDS = 2.0
-
-_WORTH_ANOTHER_ATTEMPT = (RequestTimedOut, ServerFailed)
 
 
 @dataclass(frozen=True)
@@ -95,11 +86,10 @@ class RubricGrader:
                     conversation, cut = cut_conversation(conversation), True
                     continue
                 failure, explanation = FAILURES[type(error)], str(error)
-                if not isinstance(error, _WORTH_ANOTHER_ATTEMPT):
+                if not worth_another_attempt(error):
                     break
-                if isinstance(error, ServerFailed) and attempt < self._max_retries:
-                    # an engine that breaks down answers 500 for seconds before it is gone, and can be waited for
-                    await asyncio.sleep(random.uniform(0.5, 1.0) * _PAUSE_SECONDS * (attempt + 1))
+                if attempt < self._max_retries:
+                    await pause_after(error, attempt)
             attempt += 1
         if met is not None:
             failure = explanation = None
@@ -114,6 +104,5 @@ def temperature_of(attempt: int) -> float:
 
 def shown(output: str) -> str:
     """An output on one line of about ``SHOWN_CHARACTERS``, quoted, with nothing in it that a terminal would obey."""
-    text = " ".join(output.split())
-    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[: SHOWN_CHARACTERS + 1])
+    text = harmless(" ".join(output.split())[: SHOWN_CHARACTERS + 1])
     return f'"{text}"' if len(text) <= SHOWN_CHARACTERS else f'"{text[: SHOWN_CHARACTERS - 3]}..."'

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from onepo.endpoints.chat import Completion, EndpointError, RequestForm, chat_url
+from onepo.endpoints.chat import Completion, EndpointError, RequestForm, chat_url, sendable_key
 from onepo.endpoints.explain import EndpointOptions, explained
 from onepo.endpoints.negotiate import Settled, ask_once, negotiate, refused_fields
 from onepo.errors import UserError
@@ -54,6 +54,7 @@ async def settle(
         url = chat_url(url)
     except UserError as error:
         raise UserError(f"{options.url}: {error}") from None
+    api_key = sendable_key(api_key, options.api_key)
     endpoint = {"url": url, "model": model, "api_key": api_key, "timeout": timeout, "outage_limit": outage_limit}
     messages = grading_messages(template, SAMPLE, SAMPLE_RUBRICS)
     try:

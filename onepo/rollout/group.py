@@ -48,5 +48,8 @@ class Group(Generic[Outcome, Decision]):
             return
         try:
             self._decision.set_result(await self._decide(self._outcomes))
-        except Exception as error:  # every waiting session must see it, else it would wait for ever
-            self._decision.set_exception(error)
+        except BaseException as error:  # every waiting session must see it, else it would wait for ever
+            if isinstance(error, asyncio.CancelledError):
+                self._decision.cancel()
+            else:
+                self._decision.set_exception(error)

@@ -140,9 +140,12 @@ class RunLedger:
         log, self._validation_gradings = self._validation_gradings, GradingLog()
         return {"validation/gradings": log.attempted, "validation/failed_gradings": log.failed} if log.attempted else {}
 
-    def report_rollouts(self, worker: str, generating: int, grading: int) -> None:
-        """How many rollouts one worker has under way; replaces what it said before."""
-        self._rollouts[worker] = {"generating": generating, "grading": grading}
+    def report_rollouts(self, worker: str, states: dict[str, int]) -> None:
+        """How many rollouts of one worker are ``generating`` or ``grading``, and how many questions it is ``asking``.
+
+        Replaces what the worker said before.
+        """
+        self._rollouts[worker] = states
 
     def group_signals(self, step: int) -> dict[str, int]:
         """Decided groups of the step by :class:`GroupSignal` value."""

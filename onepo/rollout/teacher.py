@@ -74,5 +74,6 @@ def probe_teacher(settings: TeacherSettings, api_key: str | None, *, say: Callab
     )
     for line in settled.lines:
         say(line)
-    AnswerStore(Path(settings.answers_dir) / ANSWERS_FILE)
+    with AnswerStore(Path(settings.answers_dir) / ANSWERS_FILE):
+        pass
     return {"url": chat_url(settings.url), "form": settled.form.as_dict()}

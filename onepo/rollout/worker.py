@@ -64,7 +64,7 @@ class OnePOAgentLoopWorker(TextOnly, plain_class(AgentLoopWorkerTQ)):
         self._name = ray.get_runtime_context().get_actor_id()
         self._end_of_turn_id = end_of_turn_token_id(self.tokenizer)
         self._stop_ids, _ = rollout_stop_ids(self.tokenizer, self.model_config.generation_config)
-        online = self._settings.teacher.enabled and self._settings.teacher_enabled
+        online = self._settings.teacher.enabled
         self._teacher = ray.get_actor(teacher_name(self._settings.run_dir)) if online else None
         self._questions: dict[str, asyncio.Task[TeacherAnswer]] = {}  # under way, by the prompt's uid
         self._groups: dict[str, Group[AgentLoopOutput, Decision]] = {}
@@ -89,7 +89,8 @@ class OnePOAgentLoopWorker(TextOnly, plain_class(AgentLoopWorkerTQ)):
             await super()._run_prompt(prompt, sampling_params, trajectory, trace)
         finally:
             del self._groups[uid]
-            self._questions.pop(uid, None)
+            if question := self._questions.pop(uid, None):
+                question.cancel()  # nobody waits for it when no rollout could be used; what comes is kept on disk
             self._report_rollouts(at_once=True)
 
     async def _run_agent_loop(self, sampling_params, trajectory, *, agent_name, trace=True, **kwargs):
@@ -199,6 +200,7 @@ class OnePOAgentLoopWorker(TextOnly, plain_class(AgentLoopWorkerTQ)):
             prompt["teacher"]["responses"], seed=self._settings.seed, step=step, index=prompt["index"]
         )
         if text is None and prompt["uid"] in self._questions:
+            self._report_rollouts(at_once=True)  # the next change may be the teacher's answer, minutes from now
             text = (await self._questions[prompt["uid"]]).text
         if text is None:
             return None
@@ -238,8 +240,12 @@ class OnePOAgentLoopWorker(TextOnly, plain_class(AgentLoopWorkerTQ)):
         now = time.monotonic()
         if at_once or now - self._reported_at > _REPORT_SECONDS:
             self._reported_at = now
-            generating = self._running - self._grading - self._scored
-            self._ledger.report_rollouts.remote(self._name, generating=generating, grading=self._grading)
+            states = {
+                "generating": self._running - self._grading - self._scored,
+                "grading": self._grading,
+                "asking": sum(not question.done() for question in self._questions.values()),
+            }
+            self._ledger.report_rollouts.remote(self._name, states)
 
 
 class OnePOAgentLoopManager(AgentLoopManagerTQ):

@@ -62,7 +62,10 @@ class AnswerStore:
         with self._lock, self._troubles_told():
             self._database.execute(insert, (question_key(model, messages), answer))
 
-    def close(self) -> None:
+    def __enter__(self) -> "AnswerStore":
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._database.close()
 
     def _prepare(self) -> None:

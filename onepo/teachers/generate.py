@@ -32,6 +32,7 @@ from onepo.teachers.answers import AnswerStore, question_key
 from onepo.teachers.online import OnlineTeacher, TeacherAnswer
 from onepo.teachers.probe import TEACHER, settle_teacher
 from onepo.teachers.response_file import check_writable, write_responses
+from onepo.terminal import say
 
 # the tool asks as a run asks
 RUN = OmegaConf.load(files("onepo.config").joinpath("onepo.yaml")).onepo.teacher
@@ -87,34 +88,34 @@ def generate(
             prompt if overwrite_existing or not responses else None
             for prompt, responses in zip(prompts(tasks), present, strict=True)
         ]
-        answers = AnswerStore(store)
         check_writable(source, out, [prompt and "" for prompt in wanted])  # before anything is paid for
-        unanswered = _unanswered(answers, model, wanted)
-        questions = unanswered[:limit]
-        _say(
-            console,
-            f"records: {len(wanted)}; to be given a teacher response: {sum(map(bool, wanted))}; different prompts "
-            f"among them without an answer in {store}: {len(unanswered)}",
-        )
-        totals = Totals()
-        if questions:
-            _say(console, _estimate(questions, max_tokens))
-            _confirm(yes)
-            key = os.environ.get("ONEPO_TEACHER_API_KEY") or None
-            endpoint = {"url": url, "model": model, "api_key": key, "timeout": timeout}
-            asking = {"concurrency": concurrency, "max_tokens": max_tokens, "max_retries": retries}
-            totals = asyncio.run(_ask(console, questions, endpoint, answers, **asking))
-            _report(console, totals, len(questions))
-        if totals.stopped_by is None:
-            responses = [prompt and answers.get(model, prompt) for prompt in wanted]
-            write_responses(source, out, responses)
-            missing = sum(not (old or new) for old, new in zip(present, responses, strict=True))
-            _say(console, f"written: {out}; with a teacher response: {len(wanted) - missing}; without: {missing}")
+        with AnswerStore(store) as answers:
+            unanswered = _unanswered(answers, model, wanted)
+            questions = unanswered[:limit]
+            say(
+                console,
+                f"records: {len(wanted)}; to be given a teacher response: {sum(map(bool, wanted))}; different prompts "
+                f"among them without an answer in {store}: {len(unanswered)}",
+            )
+            totals = Totals()
+            if questions:
+                say(console, _estimate(questions, max_tokens))
+                _confirm(yes)
+                key = os.environ.get("ONEPO_TEACHER_API_KEY") or None
+                endpoint = {"url": url, "model": model, "api_key": key, "timeout": timeout}
+                asking = {"concurrency": concurrency, "max_tokens": max_tokens, "max_retries": retries}
+                totals = asyncio.run(_ask(console, questions, endpoint, answers, **asking))
+                _report(console, totals, len(questions))
+            if totals.stopped_by is None:
+                responses = [prompt and answers.get(model, prompt) for prompt in wanted]
+                write_responses(source, out, responses)
+                missing = sum(not (old or new) for old, new in zip(present, responses, strict=True))
+                say(console, f"written: {out}; with a teacher response: {len(wanted) - missing}; without: {missing}")
     except UserError as error:
-        _say(errors, f"error: {error}")
+        say(errors, f"error: {error}")
         raise typer.Exit(2) from None
     if totals.stopped_by is not None:
-        _say(errors, f"interrupted: {out} is not written, the answers so far are in {store}; the same command goes on")
+        say(errors, f"interrupted: {out} is not written, the answers so far are in {store}; the same command goes on")
         raise typer.Exit(128 + totals.stopped_by)
     raise typer.Exit(INCOMPLETE if totals.answered < len(questions) else 0)
 
@@ -166,7 +167,7 @@ async def _ask(
 ) -> Totals:
     settled = await settle_teacher(max_tokens=max_tokens, options=OPTIONS, **endpoint)
     for line in settled.lines:
-        _say(console, line)
+        say(console, line)
     endpoint = {**endpoint, "url": chat_url(endpoint["url"])}
     client = ChatEndpoint(form=settled.form, max_concurrency=concurrency, outage_limit=RUN.outage_limit, **endpoint)
     teacher = OnlineTeacher(
@@ -181,13 +182,17 @@ async def _ask(
                 failed = totals.failures.total()
                 progress.update(bar, advance=1, description=f"{failed} failed" if failed else "")
 
-            return await _work(teacher, questions, concurrency, advance)
+            return await _work(client, teacher, questions, concurrency, advance)
     finally:
         await client.aclose()
 
 
 async def _work(
-    teacher: OnlineTeacher, questions: Sequence[Messages], concurrency: int, advance: Callable[[Totals], None]
+    client: ChatEndpoint,
+    teacher: OnlineTeacher,
+    questions: Sequence[Messages],
+    concurrency: int,
+    advance: Callable[[Totals], None],
 ) -> Totals:
     """Answer the questions until all are done, the endpoint has gone, or a signal comes."""
     totals = Totals()
@@ -200,7 +205,7 @@ async def _work(
                 raise UserError(answer.explanation)
             totals.add(answer)
             advance(totals)
-            if totals.failures["unavailable"]:
+            if client.given_up:
                 return
 
     def stop(received: signal.Signals) -> None:
@@ -225,19 +230,15 @@ async def _work(
 
 def _report(console: Console, totals: Totals, asked: int) -> None:
     tokens = _tokens(totals.characters)
-    _say(console, f"answers: {totals.answered}, of about {tokens:,} tokens; requests: {totals.requests}")
+    say(console, f"answers: {totals.answered}, of about {tokens:,} tokens; requests: {totals.requests}")
     for kind, count in totals.failures.most_common():
-        _say(console, f"failed ({kind.replace('_', ' ')}): {count}, such as: {totals.examples[kind]}")
+        say(console, f"failed ({kind.replace('_', ' ')}): {count}, such as: {totals.examples[kind]}")
     if not_asked := asked - totals.answered - totals.failures.total():
-        _say(console, f"not asked any more: {not_asked}")
+        say(console, f"not asked any more: {not_asked}")
 
 
 def _tokens(characters: int) -> int:
     return round(characters / CHARACTERS_PER_TOKEN)
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

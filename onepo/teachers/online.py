@@ -5,7 +5,8 @@ import dataclasses
 import time
 from dataclasses import dataclass
 
-from onepo.endpoints.chat import ChatEndpoint, Completion, EndpointError, RequestTimedOut, ServerFailed
+from onepo.endpoints.attempts import pause_after, worth_another_attempt
+from onepo.endpoints.chat import ChatEndpoint, Completion, EndpointError
 from onepo.endpoints.explain import FAILURES
 from onepo.errors import UserError
 from onepo.rewards.rubric import Messages
@@ -13,7 +14,6 @@ from onepo.rewards.visible_answer import after_thinking
 from onepo.teachers.answers import AnswerStore, question_key
 
 _OPEN, _CLOSE = "<think>", "</think>"
-_WORTH_ANOTHER_ATTEMPT = (RequestTimedOut, ServerFailed)
 _CUT_OFF = {"length": "at the token limit", "content_filter": "by the endpoint's content filter"}
 
 
@@ -106,7 +106,7 @@ class OnlineTeacher:
     async def _ask(self, messages: Messages) -> TeacherAnswer:
         text, failure, explanation = None, None, None
         requests = 0
-        for _ in range(1 + self._max_retries):
+        for attempt in range(1 + self._max_retries):
             try:
                 completion = await self._endpoint.complete(messages, temperature=1.0, max_tokens=self._max_tokens)
                 requests += completion.requests
@@ -118,8 +118,10 @@ class OnlineTeacher:
             except EndpointError as error:
                 requests += error.requests
                 failure, explanation = FAILURES[type(error)], str(error)
-                if not isinstance(error, _WORTH_ANOTHER_ATTEMPT):
+                if not worth_another_attempt(error):
                     break
+                if attempt < self._max_retries:
+                    await pause_after(error, attempt)
         return TeacherAnswer(text, failure, explanation, requests, seconds=0.0, from_disk=False)
 
 

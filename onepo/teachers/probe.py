@@ -3,7 +3,15 @@
 from contextlib import suppress
 from typing import Any
 
-from onepo.endpoints.chat import Completion, EndpointError, RequestForm, RequestRefused, ServerFailed, chat_url
+from onepo.endpoints.chat import (
+    Completion,
+    EndpointError,
+    RequestForm,
+    RequestRefused,
+    ServerFailed,
+    chat_url,
+    sendable_key,
+)
 from onepo.endpoints.explain import EndpointOptions, explained
 from onepo.endpoints.negotiate import Settled, ask_once, negotiate, refused_fields
 from onepo.errors import UserError
@@ -50,6 +58,7 @@ async def settle_teacher(
         url = chat_url(url)
     except UserError as error:
         raise UserError(f"{options.url}: {error}") from None
+    api_key = sendable_key(api_key, options.api_key)
     endpoint = {"url": url, "model": model, "api_key": api_key, "timeout": timeout, "outage_limit": _PATIENCE}
     try:
         form, completion = await _negotiated(endpoint, max_tokens)

@@ -76,9 +76,11 @@ class RetirementController:
         return {"rates": self._rates, "disabled_reason": self.disabled_reason}
 
     def load_state_dict(self, state: dict) -> None:
-        """Continue from ``state_dict()``; the limits stay those given to the constructor."""
-        self._rates = list(state["rates"])
-        self.disabled_reason = state["disabled_reason"] or self.disabled_reason
+        """Continue from ``state_dict()`` under the limits given to the constructor, which may be others than then."""
+        if self._window != -1:
+            self._rates = list(state["rates"])[-self._window :]
+            if state["disabled_reason"] == "plateau":
+                self.disabled_reason = self.disabled_reason or "plateau"
 
     def _apply_step_limit(self, steps_done: int) -> None:
         if self._max_steps != -1 and steps_done >= self._max_steps:

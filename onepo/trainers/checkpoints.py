@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 
 STAGING = ".staging"
-_NAME = re.compile(r"global_step_(\d+)$")
+_NAME = re.compile(r"global_step_(\d+)")
 
 
 def checkpoint_folder(root: str | Path, step: int) -> Path:
@@ -22,10 +22,15 @@ def model_folder(checkpoint: Path) -> Path:
     return checkpoint / "actor" / "huggingface"
 
 
+def step_of(checkpoint: Path) -> int | None:
+    """The step of a checkpoint's folder, None for a folder of another name."""
+    match = _NAME.fullmatch(checkpoint.name)
+    return int(match[1]) if match else None
+
+
 def list_checkpoints(root: str | Path) -> list[Path]:
     """Complete checkpoints, oldest step first."""
-    root = Path(root)
-    found = {int(match[1]): path for path in root.glob("global_step_*") if (match := _NAME.search(path.name))}
+    found = {step: path for path in Path(root).glob("global_step_*") if (step := step_of(path)) is not None}
     return [found[step] for step in sorted(found)]
 
 
@@ -63,10 +68,28 @@ def write_stop_ids(model_dir: Path, stop_ids: list[int]) -> None:
     path.write_text(json.dumps(config, indent=2) + "\n")
 
 
+def write_rope_theta(model_dir: Path) -> None:
+    """Give the exported model the key that transformers 4 reads: it would take its default without a word.
+
+    transformers 5 writes ``rope_parameters`` alone, and inference engines are still built on version 4.
+    """
+    path = model_dir / "config.json"
+    config = json.loads(path.read_text())
+    theta = (config.get("rope_parameters") or {}).get("rope_theta")
+    if theta is not None and "rope_theta" not in config:
+        path.write_text(json.dumps({**config, "rope_theta": theta}, indent=2) + "\n")
+
+
 def write_retirement(checkpoint: Path, state: dict) -> None:
     """Keep the state of Teacher Retirement beside the weights."""
     (checkpoint / "retirement.json").write_text(json.dumps(state) + "\n")
 
 
 def read_retirement(checkpoint: Path) -> dict:
-    return json.loads((checkpoint / "retirement.json").read_text())
+    """What :func:`write_retirement` kept.
+
+    Raises:
+        OSError, ValueError, LookupError, TypeError: it is not there, or damaged.
+    """
+    state = json.loads((checkpoint / "retirement.json").read_text())
+    return {"rates": [float(rate) for rate in state["rates"]], "disabled_reason": state["disabled_reason"]}

@@ -3,6 +3,7 @@
 import json
 import math
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,22 @@ class Journal:
         """Tell the terminal: plan, step, checkpoint, note."""
         _append(self._events, {"event": kind, "time": time.time(), **fields})
 
-    def adopt(self, earlier: Path, *, last_step: int) -> None:
-        """Begin the metrics file with the records of an earlier run, up to a step; nothing if that file is gone."""
+    def adopt(self, earlier: Path, *, last_step: int) -> list[int]:
+        """Begin the metrics file with the records of an earlier run, up to a step.
+
+        Returns the steps that were found; a line that is cut or damaged is left out.
+        """
+        steps = []
         if not earlier.exists():
-            return
+            return steps
         with earlier.open(encoding="utf-8") as records, self.metrics_file.open("w", encoding="utf-8") as file:
             for line in records:
-                if line.endswith("\n") and json.loads(line)["step"] <= last_step:
-                    file.write(line)
+                with suppress(ValueError, LookupError, TypeError):
+                    step = int(json.loads(line)["step"])
+                    if step <= last_step and line.endswith("\n"):
+                        file.write(line)
+                        steps.append(step)
+        return steps
 
     def metrics(self, step: int, data: dict[str, Any]) -> None:
         """Record a step's metrics; values that are no numbers are left out, non-finite ones become null."""

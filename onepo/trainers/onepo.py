@@ -17,26 +17,26 @@ import onepo.trainers.group_advantage  # noqa: F401  registers the estimator
 from onepo.data.chat import rollout_stop_ids
 from onepo.errors import ControlledStop
 from onepo.rewards.manager import SCORES
-from onepo.rollout.ledger import GroupSignal, create_ledger, ledger_name
+from onepo.rollout.ledger import create_ledger, ledger_name
 from onepo.rollout.rows import TEACHER_MASK
 from onepo.rollout.teacher import create_teacher, teacher_name
 from onepo.settings import parse_settings
 from onepo.trainers import checkpoints
+from onepo.trainers.filling import FillsBatches
 from onepo.trainers.journal import Journal, RecordingLogger, numbers
 from onepo.trainers.keeping import KeepsRun
 from onepo.trainers.loss_metrics import step_metrics
 from onepo.trainers.policy_loss import onepo_loss
-from onepo.trainers.replay import BoundedReplayBuffer
 from onepo.trainers.schedule import Schedule
 from onepo.trainers.validating import Validates
 
 
 @register_trainer("onepo_sync")
-class OnePOTrainer(KeepsRun, Validates, PPOTrainerSync):
+class OnePOTrainer(KeepsRun, FillsBatches, Validates, PPOTrainerSync):
     """Generate, replace, filter, update, synchronise, validate: the order is upstream's ``fit``.
 
-    What is added: the OnePO loss and group advantage, a limit on dynamic sampling, one plan for the final step, the
-    validation schedule, checkpoints that appear whole, a stop on non-finite gradients, and the journal.
+    What is added here: the OnePO loss and group advantage, one plan for the final step and the validations, a stop on
+    non-finite gradients, and the journal. Its other parts are in files of their own.
     """
 
     def __init__(self, config):
@@ -47,9 +47,8 @@ class OnePOTrainer(KeepsRun, Validates, PPOTrainerSync):
         self._set_state(config)
         self.journal = Journal(self.settings.run_dir)
         self.ledger = create_ledger(ledger_name(self.settings.run_dir), self.settings)
-        if self.settings.teacher.enabled and self.settings.teacher_enabled:
+        if self.settings.teacher.enabled:
             self.teacher = create_teacher(teacher_name(self.settings.run_dir), self.settings.teacher)
-        self._dispatched = 0  # prompts sent to rollout in the current step
         self._rollout_awake = True
         self._validating = False
         self._failed_validation: ControlledStop | None = None
@@ -58,14 +57,6 @@ class OnePOTrainer(KeepsRun, Validates, PPOTrainerSync):
         super().__init__(config)
 
     # ---- set-up
-
-    def _build_replay_buffer(self):
-        return BoundedReplayBuffer.over(
-            super()._build_replay_buffer(),
-            poll_interval=self.settings.poll_interval,
-            on_exhausted=self._stop_sampling,
-            check_progress=self._check_progress,
-        )
 
     def _init_tokenizer(self):
         super()._init_tokenizer()
@@ -83,16 +74,7 @@ class OnePOTrainer(KeepsRun, Validates, PPOTrainerSync):
             with open_dict(self.config):
                 self.config.data.val_batch_size = 1  # the size of an empty set is no batch size
         super()._init_dataloader()
-        trainer = self.config.trainer
-        self.schedule = Schedule(
-            steps_per_epoch=self.steps_per_epoch,
-            total_epochs=trainer.total_epochs,
-            max_steps=trainer.total_training_steps,
-            test_freq=trainer.test_freq,
-            test_steps=self.settings.test_steps,
-            save_freq=trainer.save_freq,
-            val_before_train=trainer.val_before_train,
-        )
+        self.schedule = Schedule.of(self.config, self.settings, steps_per_epoch=self.steps_per_epoch)
         # upstream leaves its loop silently at the last epoch; with the smaller number both ends are the same step
         self.total_training_steps = self.schedule.final_step
         self.config.actor_rollout_ref.actor.optim.total_training_steps = self.schedule.final_step
@@ -110,6 +92,8 @@ class OnePOTrainer(KeepsRun, Validates, PPOTrainerSync):
             left_out=self.train_dataset.left_out + self.val_dataset.left_out,
             train_batch_size=self.config.data.train_batch_size,
         )
+
+        self._tell_samples()
 
     def _setup(self):
         super()._setup()
@@ -140,13 +124,16 @@ class OnePOTrainer(KeepsRun, Validates, PPOTrainerSync):
         if self._failed_validation:
             raise self._failed_validation
         super().on_step_begin()
-        self._dispatched = 0
         self.config.trainer.save_freq = 1 if self.schedule.saves_at(self.global_steps) else 0
         self.journal.event("begin", step=self.global_steps)
 
+    def step(self, metrics, timing_raw):
+        batch = super().step(metrics, timing_raw)
+        # before the checkpoint, which is to keep what this step means for Teacher Retirement
+        metrics.update(ray.get(self.ledger.close_step.remote(self.global_steps)))
+        return batch
+
     def on_sample_end(self):
-        if stop := self._too_many_failed(planned=0):
-            raise stop
         super().on_sample_end()
         self._rollout_awake = False
 
@@ -177,62 +164,6 @@ class OnePOTrainer(KeepsRun, Validates, PPOTrainerSync):
         self._tell_failures()
         self.journal.event("stop", step=self.global_steps, reason=stop.reason, exit_code=stop.exit_code)
         return stop
-
-    # ---- dynamic sampling
-
-    def _submit_batch_to_rollout(self, batch):
-        self._dispatched += len(batch)
-        return super()._submit_batch_to_rollout(batch)
-
-    def _add_prompts_to_generate(self, num_prompts):
-        """Refill filtered groups up to the limit; past it the buffer finds itself exhausted."""
-        limit = self.settings.max_num_gen_batches
-        if limit > 0:
-            num_prompts = min(num_prompts, limit * self.config.data.train_batch_size - self._dispatched)
-        return super()._add_prompts_to_generate(num_prompts) if num_prompts > 0 else 0
-
-    def _stop_sampling(self):
-        signals = ray.get(self.ledger.group_signals.remote(self.global_steps))
-        counts = ", ".join(f"{signals.get(signal.value, 0)} {signal.value}" for signal in GroupSignal)
-        asked = (
-            f"step {self.global_steps}: {self._dispatched} prompts gave no batch of {self.config.data.train_batch_size}"
-        )
-        if {name for name, count in signals.items() if count} <= {GroupSignal.ALL_RIGHT.value}:
-            raise ControlledStop(f"{asked}: every answer is right, there is nothing left to learn", 0)
-        if ungraded := signals.get(GroupSignal.UNGRADED.value):
-            raise ControlledStop(
-                f"{asked} (groups: {counts}). {ungraded} were replaced because gradings failed: look at the grader.", 3
-            )
-        raise ControlledStop(
-            f"{asked} (groups: {counts}). Groups whose rollouts all score the same teach nothing and were filtered. "
-            "Set ENABLE_FILTER_GROUPS=False to train on them, raise MAX_NUM_GEN_BATCHES, or check data and reward.",
-            3,
-        )
-
-    def _check_progress(self):
-        """Raise if the waiting has no end: a grader that is lost, or a worker that died.
-
-        A busy worker answers between two of its requests; Ray raises for a dead one.
-        """
-        if self._validating:
-            planned = len(self.val_dataset) * self.config.actor_rollout_ref.rollout.val_kwargs.n
-        else:
-            planned = self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n
-        if stop := self._too_many_failed(planned=planned):
-            raise stop
-        workers = self.agent_loop_manager.agent_loop_workers + self.reward_loop_manager.reward_loop_workers
-        ray.get([worker.__ray_ready__.remote() for worker in workers])
-
-    def _too_many_failed(self, *, planned: int) -> ControlledStop | None:
-        """The stop when too many gradings of this step, or of the validation that is running, have failed."""
-        reason = ray.get(self.ledger.stop_reason.remote(self.global_steps, validate=self._validating, planned=planned))
-        phase = "validation after step" if self._validating else "step"
-        return ControlledStop(f"{phase} {self.global_steps}: {reason}", 3) if reason else None
-
-    def _tell_failures(self):
-        """Say of each kind of failure once what it looks like."""
-        for text in ray.get(self.ledger.new_failures.remote()):
-            self.journal.event("note", text=text)
 
     # ---- update
 
@@ -298,7 +229,6 @@ class OnePOTrainer(KeepsRun, Validates, PPOTrainerSync):
         infos = [extra["reward_extra_info"] for extra in data.pop("extra_fields").tolist()]
         for name in SCORES:
             metrics[f"reward/{name}"] = float(np.mean([info[name] for info in infos]))
-        metrics.update(ray.get(self.ledger.close_step.remote(global_steps)))
         if self.settings.rollout_dump_freq and global_steps % self.settings.rollout_dump_freq == 0:
             self._dump_rollouts(keys, batch.partition_id)
         self._tell_failures()

@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 
+from omegaconf import DictConfig
+
+from onepo.settings import Settings
+
 
 def validation_is_on(test_freq: int, test_steps: list[int], val_before_train: bool) -> bool:
     """Whether a run with these options validates at all, and so needs validation data."""
@@ -27,6 +31,20 @@ class Schedule:
     test_steps: list[int]
     val_before_train: bool
     save_freq: int
+
+    @classmethod
+    def of(cls, config: DictConfig, settings: Settings, *, steps_per_epoch: int) -> "Schedule":
+        """The schedule that a run's options ask for."""
+        trainer = config.trainer
+        return cls(
+            steps_per_epoch=steps_per_epoch,
+            total_epochs=trainer.total_epochs,
+            max_steps=trainer.total_training_steps,
+            test_freq=trainer.test_freq,
+            test_steps=settings.test_steps,
+            val_before_train=trainer.val_before_train,
+            save_freq=trainer.save_freq,
+        )
 
     @property
     def final_step(self) -> int:

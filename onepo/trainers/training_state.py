@@ -6,12 +6,14 @@ of, Teacher Retirement, and where its metrics are.
 
 import hashlib
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
-from onepo.trainers.checkpoints import list_checkpoints
+from onepo.trainers.checkpoints import list_checkpoints, read_retirement, step_of
+from onepo.trainers.journal import METRICS_FILE
 
 SAVED = ("hf_model", "model", "optimizer", "extra")
 LOADED = ("model", "optimizer", "extra")
@@ -20,28 +22,33 @@ _PARTS = ("model", "optim", "extra_state")
 # how the facts that must be the same are called where the user sets them
 _OPTIONS = {
     "learners": "NGPUS_PER_NODE x NNODES",
+    "strategy": "actor_rollout_ref.actor.strategy",
     "train_data": "TRAIN_FILE",
+    "max_prompt_length": "MAX_PROMPT_LENGTH",
     "student": "MODEL_PATH",
     "train_batch_size": "TRAIN_BATCH_SIZE",
+    "loader_processes": "DATALOADER_NUM_WORKERS",
     "seed": "SEED",
-    "filter_groups": "ENABLE_FILTER_GROUPS",
 }
 
 
 def run_facts(config: DictConfig) -> dict[str, Any]:
     """What must be the same for a run to go on where another one stopped: by name, as JSON values.
 
-    Files are known by their content, so that they may have moved; of the student only its architecture counts, because
-    the checkpoint has its weights.
+    It is what the shards of the state and the order and number of the prompts depend on. Files are known by their
+    content, so that they may have moved; of the student only its architecture counts, because the checkpoint has its
+    weights.
     """
     files = config.data.train_files
     return {
         "learners": config.trainer.n_gpus_per_node * config.trainer.nnodes,
+        "strategy": config.actor_rollout_ref.actor.strategy,
         "train_data": [_digest(Path(file)) for file in ([files] if isinstance(files, str) else files)],
+        "max_prompt_length": config.data.max_prompt_length,
         "student": _digest(Path(config.actor_rollout_ref.model.path, "config.json")),
         "train_batch_size": config.data.train_batch_size,
+        "loader_processes": config.data.dataloader_num_workers,
         "seed": config.onepo.seed,
-        "filter_groups": config.algorithm.filter_groups.enable,
     }
 
 
@@ -58,19 +65,20 @@ def write_state(checkpoint: Path, *, facts: dict[str, Any], metrics_file: Path) 
     (checkpoint / _FILE).write_text(json.dumps(state, indent=2) + "\n")
 
 
+def _read_state(checkpoint: Path) -> dict[str, Any]:
+    return json.loads((checkpoint / _FILE).read_text())
+
+
 def metrics_file(checkpoint: Path) -> Path:
-    """The metrics of the run that saved the checkpoint."""
-    return Path(json.loads((checkpoint / _FILE).read_text())["metrics_file"])
-
-
-def step_of(checkpoint: Path) -> int:
-    return int(checkpoint.name.rpartition("_")[2])
+    """The metrics of the run that saved the checkpoint, also when the whole run directory has moved."""
+    file = Path(_read_state(checkpoint)["metrics_file"])
+    return file if file.exists() else checkpoint.parent.parent / METRICS_FILE
 
 
 def find_checkpoint(place: Path) -> Path | None:
     """The checkpoint that a user means: a checkpoint itself, or the newest of a run or of a folder of checkpoints."""
     place = place.resolve()
-    if place.name.startswith("global_step_") and place.is_dir():
+    if step_of(place) is not None and place.is_dir():
         return place
     for folder in (place, place / "checkpoints"):
         if found := list_checkpoints(folder):
@@ -78,18 +86,36 @@ def find_checkpoint(place: Path) -> Path | None:
     return None
 
 
-def missing_parts(checkpoint: Path, learners: int) -> list[str]:
-    """The files that are not there and without which the training cannot go on."""
+def has_state(checkpoint: Path) -> bool:
+    """Whether its run kept more than weights."""
+    return (checkpoint / _FILE).is_file()
+
+
+def broken_parts(checkpoint: Path, learners: int) -> list[str]:
+    """The files that are missing or damaged, and without which the training cannot go on."""
     names = [f"actor/{part}_world_size_{learners}_rank_{rank}.pt" for part in _PARTS for rank in range(learners)]
-    return [name for name in [_FILE, "data.pt", "retirement.json", *names] if not (checkpoint / name).is_file()]
+    broken = [name for name in ["data.pt", *names] if not zipfile.is_zipfile(checkpoint / name)]  # as PyTorch writes
+    for name, read in ((_FILE, _read_facts), ("retirement.json", read_retirement)):
+        try:
+            read(checkpoint)
+        except (OSError, ValueError, LookupError, TypeError):
+            broken.append(name)
+    return broken
+
+
+def _read_facts(checkpoint: Path) -> dict[str, Any]:
+    state = _read_state(checkpoint)
+    Path(state["metrics_file"])
+    return dict(state["facts"])
 
 
 def differences(checkpoint: Path, facts: dict[str, Any]) -> list[str]:
     """The options by which a run differs from the one that saved the checkpoint, and must not."""
-    saved = json.loads((checkpoint / _FILE).read_text())["facts"]
+    saved = _read_facts(checkpoint)
     found = []
     for name, option in _OPTIONS.items():
-        if saved[name] != facts[name]:
-            values = f" ({saved[name]} then, {facts[name]} now)" if not isinstance(saved[name], str | list) else ""
-            found.append(f"{option}{values}")
+        before, now = saved.get(name), facts[name]
+        if before != now:
+            digest = isinstance(now, list) or name == "student"
+            found.append(option if digest else f"{option} ({before} then, {now} now)")
     return found

@@ -27,6 +27,7 @@ from onepo.data.schema import MULTIPLE_CHOICE, OPEN_ENDED
 from onepo.data.table import load_tasks
 from onepo.errors import UserError
 from onepo.rewards.multiple_choice import multiple_choice_score
+from onepo.terminal import say
 
 PUBLISHED = {MULTIPLE_CHOICE: 10_191, OPEN_ENDED: 10_147}  # records of the data set
 SOURCES_SHOWN = 20
@@ -129,20 +130,20 @@ def convert(
         tasks = read(sources)
         console.print(_contents(tasks), _sources(tasks))
         digests = prompt_digests(tasks)
-        _say(console, f"records whose prompt came before: {len(digests) - len(set(digests))}")
+        say(console, f"records whose prompt came before: {len(digests) - len(set(digests))}")
         if silent := unprompted_answers(tasks):
-            _say(console, f"Warning: {silent} multiple-choice records have a prompt that never mentions <answer>")
+            say(console, f"Warning: {silent} multiple-choice records have a prompt that never mentions <answer>")
         different = "; ".join(differences(tasks))
         if different and not allow_difference:
             raise UserError(f"{different}. If this is another version or a part, --allow-difference converts it")
         if different:
-            _say(console, f"allowed: {different}")
+            say(console, f"allowed: {different}")
         held_out = held_out_rows(tasks, digests, count=val, seed=seed)
         counts = {TRAIN: tasks.num_rows - len(held_out), VAL: len(held_out)}
         for file in _written(sources, tasks, held_out, out):
-            _say(console, f"wrote {file}: {counts[file.name]} records")
+            say(console, f"wrote {file}: {counts[file.name]} records")
     except UserError as error:
-        _say(errors, f"error: {error}")
+        say(errors, f"error: {error}")
         raise typer.Exit(2) from None
 
 
@@ -202,10 +203,6 @@ def _sources(tasks: pa.Table) -> Table:
     for (source, kind), count in counted[:SOURCES_SHOWN]:
         table.add_row(Text(source), kind, str(count))
     return table
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

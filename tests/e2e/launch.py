@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import uuid
@@ -75,6 +76,11 @@ class Launch:
         return f"{self.stdout}\n{self.stderr}\n{log.read_text()[-5000:] if log.exists() else 'no log'}"
 
 
+def _mind_interrupts() -> None:
+    """As in a terminal: a shell's background job, as which the tests may run, hands down that INT is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def start(output_dir: Path, *overrides: str, **options: str) -> Launch:
     """Start ``OnePO.sh`` with the options of a run that takes seconds."""
     marker = uuid.uuid4().hex
@@ -86,5 +92,6 @@ def start(output_dir: Path, *overrides: str, **options: str) -> Launch:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=_mind_interrupts,
     )
     return Launch(process, output_dir, marker)

@@ -10,12 +10,22 @@ from tests.e2e.launch import QUICK, Launch, start
 
 pytestmark = pytest.mark.slow
 
-SAME = ("actor/pg_loss", "actor/grad_norm", "actor/lr", "reward/score", "response_length/mean", "onepo/student_acc")
+SAME = (
+    "actor/pg_loss",
+    "actor/grad_norm",
+    "actor/lr",
+    "reward/score",
+    "response_length/mean",
+    "onepo/student_acc",
+    "onepo/teacher_enabled",
+    "onepo/teacher_candidates",
+    "onepo/teacher_disabled_reason",
+)
 
 
 @pytest.fixture(scope="module")
 def options(student, tmp_path_factory) -> dict[str, str]:
-    """Two steps are an epoch, so the checkpoint of step 2 is exactly at the end of one."""
+    """Two steps are an epoch, so the checkpoint of step 2 is exactly at the end of one; step 3 ends a plateau."""
     file = tmp_path_factory.mktemp("data") / "train.jsonl"
     file.write_text("\n".join(Path(QUICK["TRAIN_FILE"]).read_text().splitlines()[:8]) + "\n")
     return {
@@ -27,6 +37,9 @@ def options(student, tmp_path_factory) -> dict[str, str]:
         "ENABLE_FILTER_GROUPS": "False",
         "SAVE_TRAINING_STATE": "True",
         "TOTAL_TRAINING_STEPS": "5",
+        "RETIREMENT_PLATEAU_WINDOW": "3",
+        "RETIREMENT_PLATEAU_TOLERANCE": "1.0",
+        "RETIREMENT_PLATEAU_MIN_RATE": "0.0",
         "ROLLOUT_DUMP_FREQ": "2",
         "ROLLOUT_DUMP_SAMPLES": "2",
     }
@@ -65,7 +78,10 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(step, options, whole, t
     for number in range(step + 1, 6):
         for name in SAME:
             assert records[number][name] == pytest.approx(expected[number][name], rel=1e-4, abs=1e-6), (number, name)
-    assert json.loads((run.run_dir / "checkpoints" / "global_step_5" / "retirement.json").read_text())
+    # the window spans the kill (step 2), or the plateau is in the checkpoint (step 3)
+    assert [expected[number]["onepo/teacher_enabled"] for number in (3, 4, 5)] == [1, 0, 0]
+    kept = json.loads((checkpoint / "retirement.json").read_text())
+    assert (len(kept["rates"]), kept["disabled_reason"]) == (step, "plateau" if step == 3 else None)
 
 
 def test_a_run_at_its_final_step_has_nothing_left(options, whole, tmp_path):

@@ -76,6 +76,10 @@ def test_lists_may_lack_their_brackets(given, passed, dry_run):
         ("--train-batch-size=64", "TRAIN_BATCH_SIZE=... bash OnePO.sh"),
         ("TRAIN_BATCH_SIZE=64", "TRAIN_BATCH_SIZE=... bash OnePO.sh"),
         ("device=cpu", "DEVICE=... bash OnePO.sh"),
+        ("WANDB_API_KEY=s3cret", "WANDB_API_KEY=... bash OnePO.sh"),
+        ("ONEPO_TEACHER_API_KEY=s3cret", "is an environment variable, and no argument"),
+        ("--onepo-teacher-api-key=s3cret", "ONEPO_TEACHER_API_KEY=... bash OnePO.sh"),
+        ("--api-key=s3cret", "see --help"),
         ("--again", "see --help"),
         ("-x", "see --help"),
         ("again", "see --help"),
@@ -88,7 +92,8 @@ def test_arguments_that_are_no_overrides(argument, hint, launch, inputs):
         assert result.returncode == 0
     else:
         (line,) = errors(result)
-        assert line.startswith(f"{argument}: ") and hint in line
+        assert line.startswith(f"{argument.partition('=')[0]}: ") and hint in line
+        assert "s3cret" not in result.stdout + result.stderr
 
 
 def test_long_socket_directories_are_refused(launch, inputs):

@@ -9,6 +9,7 @@ from email.utils import formatdate
 
 import pytest
 
+from onepo.endpoints import outage
 from onepo.endpoints.answers import is_context_length, own_words, read_completion, seconds_to_wait
 from onepo.endpoints.chat import (
     ChatEndpoint,
@@ -329,6 +330,28 @@ def test_a_request_that_comes_in_an_outage_has_what_is_left_of_the_limit(grader)
     assert isinstance(first, EndpointUnavailable) and isinstance(second, EndpointUnavailable)
     assert 1.5 <= first_end - grader.requests[0].arrived
     assert abs(second_end - first_end) < 0.4
+
+
+def test_after_an_outage_of_the_whole_limit_each_request_is_tried_once_until_one_is_answered(grader, monkeypatch):
+    grader.behave("503")
+    endpoint = make_endpoint(grader, outage_limit=0.3)
+
+    async def work():
+        lost = await timed(ask(endpoint))
+        assert endpoint.given_up
+        monkeypatch.setattr(outage, "_FORGOTTEN_SECONDS", 0.0)  # as if an update had taken longer than that
+        tried = await timed(ask(endpoint))
+        grader.behave("normal")
+        answered = await ask(endpoint)
+        assert not endpoint.given_up
+        grader.behave("503")
+        again = await timed(ask(endpoint))
+        return [lost[0], tried[0], again[0]], answered
+
+    failures, answered = run(endpoint, work)
+    assert [type(failure) for failure in failures] == [EndpointUnavailable] * 3
+    assert [failure.requests for failure in failures] == [2, 1, 2]
+    assert answered.requests == 1
 
 
 def test_a_request_that_is_never_answered_gives_up_while_others_succeed(grader):

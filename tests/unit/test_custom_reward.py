@@ -186,6 +186,22 @@ def test_an_exception_is_told_with_its_place(make, code, explanation):
     assert len(result.explanation) < 400
 
 
+def test_an_object_whose_call_is_async_is_awaited(make):
+    reward = make(
+        "class Score:\n"
+        "    async def __call__(self, *, messages, response, record):\n"
+        "        return 0.5\n"
+        "score = Score()"
+    )
+    assert score(reward).value == 0.5
+
+
+@pytest.mark.parametrize("async_", ["", "async "])
+def test_a_generator_is_refused(make, async_):
+    with pytest.raises(UserError, match="score is a generator"):
+        make(f"{async_}def score(messages, response, record):\n    yield 0.5")
+
+
 def test_an_exception_of_an_async_function_ends_nothing_else(actor):
     bad, good = scores(actor("async "), {"do": "raise SystemExit(3)"}, {})
     assert bad.explanation == "SystemExit: 3 (reward.py, line 6)" and bad.failure == "error"

@@ -62,6 +62,21 @@ def test_an_error_in_the_decision_reaches_every_session():
     assert [str(error) for error in errors] == ["no reward", "no reward"]
 
 
+def test_a_decision_that_is_cancelled_leaves_nobody_waiting():
+    async def decide(outcomes):
+        await asyncio.Event().wait()
+
+    async def run():
+        group = Group(2, decide)
+        first = asyncio.create_task(group.arrive(0, outcome=None))
+        last = asyncio.create_task(group.arrive(1, outcome=None))
+        await asyncio.sleep(0)  # both arrive, the last one decides
+        last.cancel()
+        return await asyncio.gather(first, last, return_exceptions=True)
+
+    assert [type(error) for error in asyncio.run(run())] == [asyncio.CancelledError] * 2
+
+
 def test_a_session_that_fails_after_its_arrival_is_not_counted_twice():
     async def decide(outcomes):
         return len(outcomes)

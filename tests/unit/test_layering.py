@@ -10,6 +10,7 @@ from tests.conftest import ROOT
 # from the ground up; a module imports from its own floor or below
 FLOORS = [
     "errors",
+    "terminal",
     "settings",
     "compat",
     "endpoints",

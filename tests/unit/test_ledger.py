@@ -66,11 +66,11 @@ def test_a_run_without_teacher_never_has_one():
 
 def test_the_live_view_adds_up_the_workers():
     book = ledger()
-    book.report_rollouts("a", generating=5, grading=1)
-    book.report_rollouts("b", generating=2, grading=0)
-    book.report_rollouts("a", generating=3, grading=2)
+    book.report_rollouts("a", {"generating": 5, "grading": 1, "asking": 1})
+    book.report_rollouts("b", {"generating": 2, "grading": 0, "asking": 0})
+    book.report_rollouts("a", {"generating": 3, "grading": 2, "asking": 4})
     book.report_group(report(4, used=True))
-    assert book.live(4) == {"signals": {"mixed": 1}, "generating": 5, "grading": 2}
+    assert book.live(4) == {"signals": {"mixed": 1}, "generating": 5, "grading": 2, "asking": 4}
 
 
 def course(**changes):

@@ -167,6 +167,31 @@ def test_a_disk_that_is_too_small_for_the_checkpoints_is_named(student, train_fi
     assert "MAX_ACTOR_CHECKPOINTS=1000000000 checkpoints of this student need" in found
 
 
+def test_rollout_dumps_that_no_disk_holds_are_refused(student, train_file):
+    overrides = (
+        "onepo.rollout_dump_freq=1",
+        "trainer.total_epochs=1000000000000",
+        "trainer.total_training_steps=1000000000000",
+    )
+    (found,) = problems(*overrides, model=student, train_file=train_file)
+    assert "ROLLOUT_DUMP_FREQ=1 may write up to" in found
+
+
+def test_a_sampling_without_end_is_refused(student, open_file):
+    overrides = ("onepo.grader.max_failure_rate=1", "onepo.max_num_gen_batches=0", "onepo.reward_server.start=False")
+    overrides += ("onepo.grader.url=http://127.0.0.1:1/v1", "onepo.grader.name=g")
+    (found,) = problems(*overrides, model=student, train_file=open_file)
+    assert found.startswith("REWARD_MAX_FAILURE_RATE=1 never stops")
+    write_jsonl(open_file, [RECORD] * 5)
+    assert problems(*overrides, model=student, train_file=open_file) == []
+
+
+@pytest.mark.parametrize("steps", ["[0]", "[true]", "['3']", "[50,50]", "[1.5]", "7"])
+def test_lists_of_steps_that_are_none_are_refused(student, train_file, steps):
+    (found,) = problems(f"onepo.test_steps={steps}", model=student, train_file=train_file)
+    assert "TEST_STEPS" in found or "test_steps" in found
+
+
 def test_problems_are_told_together(student, train_file):
     found = problems(
         "actor_rollout_ref.rollout.tensor_model_parallel_size=3",

@@ -111,3 +111,39 @@ def test_draws_are_the_same_in_another_process():
     sessions = [draw_session(seed=42, step=3, index=index, n=8) for index in range(20)]
     responses = [draw_response(seed=42, step=3, index=index, count=4) for index in range(20)]
     assert outputs == {f"{sessions} {responses}"}
+
+
+def test_a_plateau_is_kept_under_the_limits_of_the_run_that_goes_on():
+    first = controller(window=2, min_rate=0.5)
+    first.close_step(1, 1.0)
+    first.close_step(2, 1.0)
+    state = first.state_dict()
+    assert state["disabled_reason"] == "plateau"
+    for changes, enabled in (({}, False), ({"window": -1}, True), ({"max_steps": 9}, False)):
+        again = controller(**{"window": 2, "min_rate": 0.5, **changes})
+        again.load_state_dict(state)
+        assert again.teacher_enabled(3) == enabled, changes
+
+
+def test_a_step_limit_is_that_of_the_run_that_goes_on():
+    first = controller(max_steps=3)
+    for step in (1, 2, 3):
+        first.close_step(step, 0.0)
+    assert first.state_dict()["disabled_reason"] == "step_limit"
+    longer, same = controller(max_steps=5), controller(max_steps=3)
+    for again in (longer, same):
+        again.load_state_dict(first.state_dict())
+    assert longer.teacher_enabled(4) and longer.teacher_enabled(5) and not longer.teacher_enabled(6)
+    assert not same.teacher_enabled(4)
+
+
+def test_rates_go_on_across_a_restart():
+    first, whole = controller(window=3), controller(window=3)
+    for step in (1, 2):
+        first.close_step(step, 0.9)
+        whole.close_step(step, 0.9)
+    again = controller(window=3)
+    again.load_state_dict(first.state_dict())
+    for found in (again, whole):
+        found.close_step(3, 0.9)
+        assert found.disabled_reason == "plateau"

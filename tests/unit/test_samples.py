@@ -4,8 +4,11 @@ import subprocess
 import sys
 
 import pytest
+from omegaconf import OmegaConf
 
-from onepo.trainers.samples import chosen_groups, samples_file, write_samples
+from onepo.settings import parse_settings
+from onepo.trainers.samples import chosen_groups, samples_bytes, samples_file, write_samples
+from tests.configs import compose
 from tests.conftest import ROOT
 
 
@@ -50,6 +53,19 @@ def test_a_record_that_came_twice_is_two_groups():
     assert chosen_groups(["x", "y"], [1, 1], 1) == [0]
 
 
+def test_the_size_of_all_dumps_is_bounded():
+    def size(*overrides):
+        config = compose("data.max_prompt_length=60", "data.max_response_length=40", *overrides)
+        settings = parse_settings(OmegaConf.to_container(config.onepo, resolve=True))
+        return samples_bytes(config, settings, final_step=25)
+
+    assert size() == 0
+    freq, few = "onepo.rollout_dump_freq=10", "onepo.rollout_dump_samples=3"
+    assert size(freq, few, "actor_rollout_ref.rollout.n=8") == 2 * 3 * 8 * 100 * 6
+    batch = size(freq, "onepo.rollout_dump_samples=9", "data.train_batch_size=3", "actor_rollout_ref.rollout.n=8")
+    assert batch == size(freq, few, "actor_rollout_ref.rollout.n=8")  # a step has no more prompts than its batch
+
+
 def test_the_last_step_is_shown_with_rewards_and_rubrics(run_dir):
     text = show(run_dir).stdout
     assert text.startswith("step 10: 2 of 2 prompts")
@@ -77,3 +93,20 @@ def test_the_worst_come_first(run_dir):
 def test_what_is_not_there_is_said(run_dir, tmp_path, arguments, told):
     done = show(run_dir if arguments else tmp_path, *arguments)
     assert done.returncode == 2 and told in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_response_gives_the_terminal_no_orders(tmp_path):
+    rows = [{**row("a"), "response": "\x1b[2Jgone\x9b31m \u202e tab\tkept\u2028"}]
+    write_samples(samples_file(tmp_path, 1), rows)
+    (tmp_path / "samples" / "notes.jsonl").write_text("mine")
+    text = show(tmp_path).stdout
+    assert "\\x1b[2Jgone\\x9b31m \\u202e tab" in text and "kept" in text
+    assert not any(order in text for order in "\x1b\x9b\u202e")
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    write_samples(samples_file(tmp_path, 1), [row("a")])
+    with samples_file(tmp_path, 1).open("a") as file:
+        file.write('{"group": ')
+    done = show(tmp_path)
+    assert done.returncode == 2 and "1.jsonl, line 2" in done.stderr and "Traceback" not in done.stderr

@@ -134,17 +134,17 @@ def test_a_file_that_is_something_else_is_left_alone(tmp_path):
 
 
 def test_another_layout_is_not_guessed_at(path):
-    AnswerStore(path).close()
+    with AnswerStore(path):
+        pass
     with sqlite3.connect(path) as database:
         database.execute("PRAGMA user_version = 2")
     assert "none of teacher answers" in refused(path)
 
 
 def filled(path) -> bytes:
-    store = AnswerStore(path)
-    for number in range(50):
-        store.put("m", ask(str(number)), "x" * 3000)
-    store.close()
+    with AnswerStore(path) as store:
+        for number in range(50):
+            store.put("m", ask(str(number)), "x" * 3000)
     return path.read_bytes()
 
 
