@@ -1,5 +1,6 @@
 """Runs that show the rest of the promises, each a few minutes or less."""
 
+import json
 import os
 import signal
 import stat
@@ -98,6 +99,38 @@ def test_a_qwen3_student_of_random_weights_trains(tmp_path):
         assert record["onepo/teacher_replaced"] == 4
     (checkpoint,) = run.facts()["checkpoints"]
     assert AutoModelForCausalLM.from_pretrained(checkpoint["model_dir"]).config.model_type == "qwen3"
+
+
+def test_form_and_length_of_the_answer_count_and_the_teacher_stays_for_one_step(student, tmp_path):
+    run = start(
+        tmp_path,
+        MODEL_PATH=str(student),
+        REQUIRE_THINKING="True",
+        ANSWER_PENALTY_FACTOR="0.5",
+        ANSWER_EXPECTED_TOKENS="0",
+        ANSWER_BUFFER_TOKENS="100",
+        TEACHER_MAX_STEPS="1",
+        ROLLOUT_DUMP_FREQ="1",
+        **TWO_STEPS,
+    ).finish()
+    assert run.code == 0, run.tell()
+    first, second = run.metrics()
+    assert (first["onepo/teacher_enabled"], second["onepo/teacher_enabled"]) == (1, 0)
+    assert first["onepo/teacher_disabled_reason"] == second["onepo/teacher_disabled_reason"] == 1
+    assert first["onepo/teacher_replaced"] == 4 and second["onepo/teacher_candidates"] == 0
+    assert first["reward/answer_length_penalty"] < 0
+    rows = [json.loads(line) for line in (run.run_dir / "samples" / "1.jsonl").read_text().splitlines()]
+    assert len(rows) == 4 * 4 and sum(row["teacher"] for row in rows) == 4
+    for row in rows:
+        assert row["acc"] == (1.0 if row["teacher"] else 0.0), row  # an untrained student closes no thinking
+        assert row["score"] < row["acc"]  # by what the answer has beyond no tokens
+    shown = subprocess.run(
+        [sys.executable, "-m", "onepo.show", str(run.run_dir), "--step", "1", "--teacher"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    ).stdout
+    assert shown.startswith("step 1: 4 of 4 prompts") and "teacher  score " in shown
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])

@@ -39,6 +39,13 @@ def write_custom_records(file: Path, source: str, count: int) -> Path:
     return file
 
 
+def write_reward_file(file: Path) -> Path:
+    """The example, and a look at what the user's code is given: the start imports it too, in a process of its own."""
+    example = (ROOT / "recipes/own_reward/reward.py").read_text()
+    file.write_text(f'{example}\nimport os\n\nassert "{KEY}" not in os.environ.values()\n')
+    return file
+
+
 def knows(body: dict) -> str | dict:
     """The remedy, thought about apart; nothing for one of the questions."""
     question = body["messages"][-1]["content"]
@@ -72,7 +79,7 @@ def run(student, tmp_path_factory):
         "MODEL_PATH": str(student),
         "TRAIN_FILE": str(write_custom_records(folder / "train.jsonl", QUICK["TRAIN_FILE"], 8)),
         "VAL_FILE": str(write_custom_records(folder / "val.jsonl", QUICK["VAL_FILE"], 8)),
-        "REWARD_FUNCTION": f"{ROOT}/recipes/own_reward/reward.py:score",
+        "REWARD_FUNCTION": f"{write_reward_file(folder / 'reward.py')}:score",
         "ONLINE_TEACHER_ENABLED": "True",
         "ONEPO_TEACHER_MODEL": "teacher",
         "ONEPO_TEACHER_API_KEY": KEY,
