@@ -2,7 +2,6 @@
 
 import json
 import math
-from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -10,7 +9,7 @@ from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
 from onepo.data.chat import ends_with_open_think
 from onepo.data.schema import MULTIPLE_CHOICE, OPEN_ENDED
-from onepo.endpoints.chat import ChatEndpoint, RequestForm
+from onepo.endpoints.configured import configured_endpoint
 from onepo.rewards.course import GradingCourse
 from onepo.rewards.custom import CustomReward
 from onepo.rewards.grader import RubricGrader
@@ -152,18 +151,8 @@ class OnePORewardManager(RewardManagerBase):
 
 def make_grader(settings: GraderSettings) -> RubricGrader:
     """The run's grader, by the form that the probe settled on."""
-    key = Path(settings.api_key_file).read_text(encoding="utf-8") if settings.api_key_file else None
-    endpoint = ChatEndpoint(
-        url=settings.url,
-        model=settings.name,
-        form=RequestForm(**settings.form),
-        timeout=settings.timeout,
-        max_concurrency=settings.max_concurrency,
-        outage_limit=settings.outage_limit,
-        api_key=key,
-    )
     return RubricGrader(
-        endpoint,
+        configured_endpoint(settings, model=settings.name),
         template=load_template(settings.prompt_file),
         max_tokens=settings.max_tokens,
         max_retries=settings.max_retries,

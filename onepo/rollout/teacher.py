@@ -7,7 +7,8 @@ from typing import Any
 
 import ray
 
-from onepo.endpoints.chat import ChatEndpoint, RequestForm, chat_url
+from onepo.endpoints.address import chat_url
+from onepo.endpoints.configured import configured_endpoint
 from onepo.settings import TeacherSettings
 from onepo.teachers.answers import AnswerStore
 from onepo.teachers.online import OnlineTeacher, TeacherAnswer
@@ -21,18 +22,8 @@ class TeacherActor:
     """The actor's class. Its only method is answered by many workers at one time."""
 
     def __init__(self, settings: TeacherSettings):
-        key = Path(settings.api_key_file).read_text(encoding="utf-8") if settings.api_key_file else None
-        endpoint = ChatEndpoint(
-            url=settings.url,
-            model=settings.model,
-            form=RequestForm(**settings.form),
-            timeout=settings.timeout,
-            max_concurrency=settings.max_concurrency,
-            outage_limit=settings.outage_limit,
-            api_key=key,
-        )
         self._teacher = OnlineTeacher(
-            endpoint,
+            configured_endpoint(settings, model=settings.model),
             model=settings.model,
             answers=AnswerStore(Path(settings.answers_dir) / ANSWERS_FILE),
             max_tokens=settings.max_tokens,
