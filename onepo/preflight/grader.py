@@ -14,7 +14,6 @@ from onepo.endpoints.address import plain_address_problem
 from onepo.errors import UserError
 from onepo.preflight.student import weight_problems
 from onepo.rewards.template import load_template
-from onepo.servers.engines import required_module
 from onepo.servers.ports import port_holder
 from onepo.settings import RewardServerSettings, Settings
 
@@ -94,7 +93,7 @@ def _managed(config: DictConfig, settings: Settings, open_ended: int) -> Iterato
 
 
 def _engine(server: RewardServerSettings) -> Iterator[str]:
-    python, module = server.python or sys.executable, required_module(server.backend)
+    python, module = server.python or sys.executable, server.backend  # the engines' modules have their names
     whose = f"REWARD_SERVER_PYTHON={python}" if server.python else f"the Python of the run, {python},"
     lookup = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
     try:

@@ -44,11 +44,6 @@ class Command:
     env: dict[str, str]
 
 
-def required_module(backend: str) -> str:
-    """The package that the server's interpreter must be able to import."""
-    return {"sglang": "sglang", "vllm": "vllm"}[backend]
-
-
 def server_command(options: EngineOptions) -> Command:
     """The command of one server. The user's extra arguments come last, where they win over ours.
 
