@@ -1,0 +1,187 @@
+"""One session with a task service, over OpenEnv's WebSocket. Light: aiohttp, and nothing of OpenEnv.
+
+A session that had any trouble is never used again: whoever holds it begins the episode anew, from its seed, in another.
+"""
+
+import asyncio
+import json
+import math
+import time
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+import aiohttp
+
+from onepo.endpoints.address import proxy_for
+
+_LONGEST_MESSAGE = 2**24  # bytes; a service that sends more in a turn is out of order
+_SHOWN_CHARACTERS = 300
+
+
+class SessionFault(Exception):
+    """The service did not do its part: this says nothing about the student.
+
+    Attributes:
+        kind: ``unreachable``, ``full`` (no session is free), ``timed_out``, ``closed``, ``malformed`` (no OpenEnv
+            message), ``refused`` (it does not take what was sent) or ``failed`` (it broke on it).
+    """
+
+    def __init__(self, kind: str, explanation: str):
+        super().__init__(kind, explanation)
+        self.kind = kind
+
+    def __str__(self) -> str:
+        return self.args[1]
+
+
+@dataclass(frozen=True)
+class ServiceAddress:
+    """Where a domain's service is, and how it speaks.
+
+    Attributes:
+        url: of the server, ``http://HOST:PORT``, without a path of OpenEnv's.
+        action_field, observation_field: the fields that hold the text.
+        timeout: seconds for one answer.
+        connect_timeout: seconds until a session is open.
+    """
+
+    url: str
+    action_field: str
+    observation_field: str
+    timeout: float
+    connect_timeout: float
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What came back.
+
+    Attributes:
+        text: what the student reads next.
+        reward: of the turn; 0 when the service gave none.
+        done: the episode is over.
+        success: whether the task was solved, where the service says so.
+        seconds: from sending to having it.
+    """
+
+    text: str
+    reward: float
+    done: bool
+    success: bool | None
+    seconds: float = field(compare=False)
+
+
+class Session:
+    """``async with Session(...) as session: await session.reset(...)``.
+
+    Raises:
+        SessionFault: here and in every call.
+    """
+
+    def __init__(self, http: aiohttp.ClientSession, address: ServiceAddress):
+        self._http = http
+        self._address = address
+        self._socket: aiohttp.ClientWebSocketResponse | None = None
+
+    async def __aenter__(self) -> "Session":
+        url = self._address.url.rstrip("/") + "/ws"
+        try:
+            connecting = self._http.ws_connect(
+                url,
+                proxy=proxy_for(self._address.url),
+                max_msg_size=_LONGEST_MESSAGE,
+                timeout=aiohttp.ClientWSTimeout(ws_close=1.0),
+            )
+            self._socket = await asyncio.wait_for(connecting, self._address.connect_timeout)
+        except asyncio.TimeoutError:
+            limit = f"{self._address.connect_timeout:g} s"
+            raise SessionFault("unreachable", f"{url}: no session within {limit}") from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise SessionFault("unreachable", f"{url}: {_one_line(error)}") from None
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._socket is not None and not self._socket.closed:
+            await self._close(self._socket, politely=error is None)
+
+    @staticmethod
+    async def _close(socket: aiohttp.ClientWebSocketResponse, *, politely: bool) -> None:
+        try:
+            if politely:  # else the server may be busy with what we no longer want
+                await socket.send_json({"type": "close"})
+            await socket.close()
+        except (aiohttp.ClientError, OSError):
+            pass  # it is gone, which is what was wanted
+
+    async def reset(self, *, task: str | None, seed: int) -> Observation:
+        """Begin an episode."""
+        data = {"seed": seed} if task is None else {"seed": seed, "task": task}
+        return await self._call({"type": "reset", "data": data})
+
+    async def step(self, text: str) -> Observation:
+        """Say something, and read what comes of it."""
+        return await self._call({"type": "step", "data": {self._address.action_field: text}})
+
+    async def _call(self, message: dict[str, Any]) -> Observation:
+        began = time.monotonic()
+        socket, self._socket = self._socket, None  # it comes back with a good answer only
+        if socket is None:
+            raise SessionFault("closed", f"{self._address.url}: the session is closed")
+        try:
+            await socket.send_json(message)
+            answer = await socket.receive(timeout=self._address.timeout)
+        except asyncio.TimeoutError:
+            await self._close(socket, politely=False)
+            raise SessionFault(
+                "timed_out", f"{self._address.url}: no answer within {self._address.timeout:g} s"
+            ) from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise SessionFault("closed", f"{self._address.url}: {_one_line(error)}") from None
+        except BaseException:
+            await self._close(socket, politely=False)
+            raise
+        if answer.type is not aiohttp.WSMsgType.TEXT:
+            await self._close(socket, politely=False)
+            raise SessionFault("closed", f"{self._address.url}: the service ended the session")
+        try:
+            observation = self._read(answer.data, time.monotonic() - began)
+        except SessionFault:
+            await self._close(socket, politely=False)
+            raise
+        self._socket = socket
+        return observation
+
+    def _read(self, text: str, seconds: float) -> Observation:
+        """An OpenEnv message as an observation."""
+        name = self._address.observation_field
+        try:
+            message = json.loads(text)
+            kind, data = message["type"], message["data"]
+            if kind == "error":
+                raise SessionFault(_fault_of(data), f"{self._address.url}: {_one_line(data.get('message', data))}")
+            observation = data["observation"]
+            told, reward, done = observation[name], float(data["reward"] or 0.0), data["done"]
+            success = observation.get("success")
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise SessionFault(
+                "malformed", f"{self._address.url}: no observation with the field {name!r} ({_one_line(error)})"
+            ) from None
+        if not isinstance(told, str) or not isinstance(done, bool) or not math.isfinite(reward):
+            found = f"{name!r} is no text, done no boolean, or the reward not finite"
+            raise SessionFault("malformed", f"{self._address.url}: {found}")
+        return Observation(told, reward, done, success, seconds)
+
+
+def _fault_of(error: dict[str, Any]) -> str:
+    return {"CAPACITY_REACHED": "full", "VALIDATION_ERROR": "refused", "UNKNOWN_TYPE": "refused"}.get(
+        error.get("code"), "failed"
+    )
+
+
+def _one_line(error: object) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    text = "".join(character if character.isprintable() else " " for character in text)
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
