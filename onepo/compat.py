@@ -1,7 +1,7 @@
 """The two supported builds of verl, and what this package needs from both that neither offers.
 
 What the builds do differently and an override meets (an argument more, a method less) is taken care of where it is met;
-a difference that would need a branch belongs here. So far there is none.
+a difference that would need a branch belongs here.
 """
 
 import json
@@ -29,6 +29,12 @@ def plain_class(actor_class: Any) -> type:
             f"cannot find the class behind the Ray actor {actor_class!r}: this Ray version stores it elsewhere. "
             "Use the versions in requirements.txt or requirements-cpu.txt."
         ) from error
+
+
+async def merge_context(loop: Any, *arguments: Any) -> Any:
+    """An agent loop's merge of a message that is not the student's; the release gave the method another name."""
+    merge = getattr(loop, "ct_merge_context_msg", None) or loop.ct_merge_non_assistant_msg
+    return await merge(*arguments)
 
 
 def verl_commit() -> str | None:
