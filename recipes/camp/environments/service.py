@@ -6,9 +6,12 @@ same episode again.
 """
 
 import asyncio
+import hashlib
+import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
@@ -156,8 +159,18 @@ def create_app(domain: Domain, *, sessions: int, session_timeout: float) -> Fast
     limits = ConcurrencyConfig(max_concurrent_envs=sessions, session_timeout=session_timeout)
     app = create_fastapi_app(lambda: TextEnvironment(domain), TextAction, TextObservation, concurrency_config=limits)
 
+    facts = {"name": domain.name, "tasks": list(domain.tasks), "sessions": sessions, "code": code_of(domain)}
+
     @app.get("/tasks")
     def tasks() -> dict[str, Any]:
-        return {"name": domain.name, "tasks": list(domain.tasks), "sessions": sessions}
+        return facts
 
     return app
+
+
+def code_of(domain: Domain) -> str:
+    """SHA-256 of the code that makes the domain's episodes: with other code, a seed may mean another episode."""
+    digest = hashlib.sha256()
+    for file in [Path(__file__), *sorted(Path(inspect.getfile(domain.open)).parent.glob("*.py"))]:
+        digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()
