@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from onepo.errors import UserError
@@ -35,8 +35,11 @@ def main(overrides: Sequence[str]) -> int:
 
         checked = check(config)
         settings = checked.settings
-        if is_finished(settings, final_step=checked.final_step):
-            print("nothing is left to train: RESUME is at the final step; raise TOTAL_TRAINING_STEPS or TOTAL_EPOCHS")
+        if is_finished(checked.checkpoint, final_step=checked.final_step):
+            print(
+                f"nothing is left to train: {checked.checkpoint.name} is not before the final step, "
+                f"{checked.final_step}; raise TOTAL_TRAINING_STEPS or TOTAL_EPOCHS"
+            )
             return 0
         if checked.open_ended and not settings.reward_server.start:
             found = probe_grader(settings.grader, api_key=keys[GRADER_KEY], say=print)
@@ -53,8 +56,8 @@ def main(overrides: Sequence[str]) -> int:
         for line in str(error).splitlines():
             print(f"error: {line}", file=sys.stderr)
         return 2
-    with open_dict(config):
-        config.onepo.run_dir = str(run_dir)
+    found = {"run_dir": str(run_dir), "resume": checked.checkpoint and str(checked.checkpoint)}
+    set_values(config.onepo, found)
     return Run(config, overrides, open_ended=checked.open_ended, custom=checked.custom, keys=keys).train()
 
 

@@ -93,9 +93,22 @@ private_ray_dir() {  # Ray's sockets need a short path, and no other user may re
   local parent=${RAY_SOCKET_DIR:-/tmp}
   RAY_DIR=${parent%/}/onepo-XXXX
   [[ ${DRY_RUN} != 1 ]] || return 0
-  mkdir -p -- "${parent}"
-  RAY_DIR=$(mktemp -d -- "${RAY_DIR}")   # mode 700
+  sweep_ray_dirs "${parent%/}"
+  if ! mkdir -p -- "${parent}" 2>/dev/null || ! RAY_DIR=$(mktemp -d -- "${RAY_DIR}" 2>/dev/null); then   # mode 700
+    problem "RAY_SOCKET_DIR=${parent}: no directory can be made in it"
+    stop_on_problems
+  fi
   trap 'rm -rf -- "${RAY_DIR}"' EXIT
+  printf '%s' "$$" >"${RAY_DIR}/launcher"
+}
+
+sweep_ray_dirs() {  # what launchers left that were killed together with their trainer: it may hold a key
+  local found pid
+  for found in "$1"/onepo-????; do
+    [[ -O ${found} && -f ${found}/launcher ]] || continue
+    pid=$(<"${found}/launcher")
+    if [[ ${pid} =~ ^[0-9]+$ ]] && ! kill -0 "${pid}" 2>/dev/null; then rm -rf -- "${found}"; fi
+  done
 }
 
 find_python() {

@@ -4,9 +4,9 @@
 ENTRIES=()                                                # option names, and headings behind a '#'
 declare -A DEFAULT=() HELP=() KIND=() CHOICES=() GIVEN=()
 OWN_PREFIXES=() PROBLEMS=()
-readonly INTEGER='^-?(0|[1-9][0-9]*)$'
+readonly INTEGER='^-?(0|[1-9][0-9]{0,14})$'
 readonly NUMBER='^-?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$'
-readonly LIST='^\[[][A-Za-z0-9_., "-]*\]$'
+readonly LIST='^\[( *[A-Za-z0-9_."-]+ *(, *[A-Za-z0-9_."-]+ *)*)? *\]$'
 mapfile -t EXPORTED < <(compgen -e)
 
 say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }

@@ -10,6 +10,7 @@ from typing import Any
 
 SHOWN_CHARACTERS = 300
 _LOOKED_AT = 2**13  # bytes of an error's answer
+_TELLING = 12  # letters and digits of a key; fewer are what many keys begin with
 
 # Engines and gateways word it differently, most give no code for it: vLLM, SGLang, OpenAI, llama.cpp, TGI, Gemini.
 _TOO_LONG = re.compile(
@@ -52,6 +53,8 @@ def read_completion(content: bytes) -> Completion:
         raise ValueError("no choice with a message") from error
     if not (text is None or isinstance(text, str)):
         raise ValueError("the content is no text")
+    # some gateways put structures there
+    reasoning, finish_reason = (value if isinstance(value, str) else None for value in (reasoning, finish_reason))
     return Completion(text or "", reasoning, finish_reason, requests=1)
 
 
@@ -62,12 +65,32 @@ def own_words(content: bytes, *, secret: str | None) -> str:
         text = _message(json.loads(text))
     except (ValueError, RecursionError):
         text = re.sub(r"<[^>]*>", " ", text)
+    return one_line(text, secret=secret) or "no explanation"
+
+
+def one_line(text: str, *, secret: str | None) -> str:
+    """Text of an endpoint on one line of at most ``SHOWN_CHARACTERS``, printable, ``secret`` blanked out.
+
+    Where more than a few characters of the secret are left, in whatever spelling, nothing of the text is shown.
+    """
     if secret:
         text = text.replace(secret, "[key]")
+        if _holds_a_part(text, secret):
+            return "its words are not shown, because they hold a part of the key"
     line = " ".join("".join(character if character.isprintable() else " " for character in text).split())
-    if not line:
-        return "no explanation"
     return line if len(line) <= SHOWN_CHARACTERS else line[: SHOWN_CHARACTERS - 3] + "..."
+
+
+def _holds_a_part(text: str, secret: str) -> bool:
+    """Whether a piece of the secret stands in the text: cut short, broken by blanks or tags, or escaped."""
+    unescaped = re.sub(r"(?:\\u|%)(?:00)?([0-9a-fA-F]{2})", lambda code: chr(int(code[1], 16)), text)
+    for spelling in (text, unescaped):
+        plain = re.sub(r"[\W_]", "", re.sub(r"<[^>]*>", "", spelling))
+        key = re.sub(r"[\W_]", "", secret)
+        size = min(len(key), _TELLING)
+        if size and any(key[start : start + size] in plain for start in range(len(key) - size + 1)):
+            return True
+    return False
 
 
 def is_context_length(status: int, words: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 
 from onepo.endpoints.address import chat_url, proxy_for, without_query
-from onepo.endpoints.answers import Completion, is_context_length, own_words, read_completion, seconds_to_wait
+from onepo.endpoints.answers import Completion, is_context_length, one_line, own_words, read_completion, seconds_to_wait
 from onepo.endpoints.errors import (
     ContextLengthExceeded,
     EndpointError,
@@ -164,7 +164,7 @@ class ChatEndpoint:
             async with self._client().post(self._url, json=body, allow_redirects=False, proxy=self._proxy) as response:
                 content = await self._read(response)
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
-            raise self._unavailable(_broken(error)) from error
+            raise self._unavailable(one_line(_broken(error), secret=self._api_key)) from error
         except asyncio.TimeoutError:
             raise RequestTimedOut(f"{self._shown} had not answered after {self._timeout:g} s") from None
         except aiohttp.ClientResponseError as error:
@@ -205,9 +205,10 @@ class ChatEndpoint:
     def _refusal(self, response: aiohttp.ClientResponse, content: bytes) -> EndpointError:
         status, words = response.status, self._words(content)
         if status >= 500:
-            return ServerFailed(f"{self._shown} failed on the request (HTTP {status}): {words}")
+            return ServerFailed(f"{self._shown} failed on the request (HTTP {status}): {words}", broke=True)
         if status < 400:
-            words = f"it redirects to {without_query(response.headers.get('Location', 'no place'))}"
+            place = without_query(response.headers.get("Location", "no place"))
+            words = f"it redirects to {one_line(place, secret=self._api_key)}"
         kind = ContextLengthExceeded if is_context_length(status, words) else RequestRefused
         return kind(f"{self._shown} refuses the request (HTTP {status}): {words}", status)
 

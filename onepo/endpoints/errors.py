@@ -34,7 +34,15 @@ class RequestTimedOut(EndpointError):
 
 
 class ServerFailed(EndpointError):
-    """The endpoint broke on the request (500 and the like), or its answer is no chat completion."""
+    """The endpoint broke on the request (500 and the like), or its answer is no chat completion.
+
+    Attributes:
+        broke: it was the first of these.
+    """
+
+    def __init__(self, explanation: str, *, broke: bool = False):
+        super().__init__(explanation)
+        self.broke = broke
 
 
 class RequestRefused(EndpointError):

@@ -1,6 +1,7 @@
 """What is wrong with an endpoint, in words that say which option to change."""
 
 import asyncio
+import json
 import socket
 import ssl
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 import aiohttp
 
 from onepo.endpoints.address import CHAT_PATH, proxy_for
+from onepo.endpoints.answers import one_line
 from onepo.endpoints.chat import (
     ContextLengthExceeded,
     EndpointError,
@@ -31,6 +33,7 @@ FAILURES = {
 
 _MODELS_TIMEOUT = 10.0  # seconds; the list only makes a message better
 _NAMES_SHOWN = 10
+_LONGEST_LIST = 2**20  # bytes
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,8 @@ async def explained(
         return UserError(f"{options.model}={model}: the {options.who} serves no model of this name, but {listed}.")
     elif isinstance(error, RequestRefused) and error.status not in (404, 405):
         advice = options.refusal
+    elif isinstance(error, ServerFailed) and error.broke:
+        advice = f"Look at the {options.who}'s log"
     else:
         advice = (
             f"{options.work.capitalize()}s need the complete address of chat completions, such as "
@@ -96,9 +101,9 @@ async def served_names(url: str, api_key: str | None) -> list[str]:
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(_MODELS_TIMEOUT)) as session,
             session.get(address, headers=headers, allow_redirects=False, proxy=proxy_for(url)) as response,
         ):
-            listed = await response.json(content_type=None)
-        return [str(entry["id"]) for entry in listed["data"]]
-    except (aiohttp.ClientError, asyncio.TimeoutError, ValueError, LookupError, TypeError):
+            listed = json.loads(await response.content.read(_LONGEST_LIST))  # a longer one is cut, and no JSON
+        return [one_line(str(entry["id"]), secret=api_key) for entry in listed["data"]]
+    except (aiohttp.ClientError, asyncio.TimeoutError, ValueError, LookupError, TypeError, RecursionError):
         return []
 
 

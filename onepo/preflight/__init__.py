@@ -4,6 +4,7 @@ Each check yields the problems it found, in the words of the launcher's options;
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -20,6 +21,7 @@ from onepo.preflight.student import student_problems
 from onepo.preflight.teacher import teacher_problems
 from onepo.settings import Settings, parse_settings
 from onepo.trainers.schedule import Schedule
+from onepo.trainers.training_state import find_checkpoint
 
 
 @dataclass(frozen=True)
@@ -30,12 +32,14 @@ class Checked:
         settings: of the ``onepo`` section.
         open_ended, custom: number of records of these types.
         final_step: of the run.
+        checkpoint: to go on from; what ``RESUME`` named may be a link that moves when the run begins.
     """
 
     settings: Settings
     open_ended: int
     custom: int
     final_step: int
+    checkpoint: Path | None
 
 
 def check(config: DictConfig) -> Checked:
@@ -73,7 +77,8 @@ def check(config: DictConfig) -> Checked:
     if files.custom:
         problems += reward_function_problems(settings, files.custom)
     _refuse(problems)
-    return Checked(settings, files.open_ended, files.custom, final_step)
+    checkpoint = find_checkpoint(Path(settings.resume)) if settings.resume else None
+    return Checked(settings, files.open_ended, files.custom, final_step, checkpoint)
 
 
 def _refuse(problems: list[str]) -> None:

@@ -1,5 +1,6 @@
 """Options that cannot work, alone or together."""
 
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
@@ -68,7 +69,7 @@ def option_problems(config: DictConfig, settings: Settings) -> Iterator[str]:
             if (rows // ranks) % micro:
                 yield (
                     f"{option}={micro} does not divide the {rows // ranks} responses of a learner ({rows} responses, "
-                    f"{ranks} learner(s)): set a divisor, or USE_DYNAMIC_BSZ=True"
+                    f"{ranks} learner(s)): set {math.gcd(rows // ranks, micro)}, or USE_DYNAMIC_BSZ=True"
                 )
     if settings.enable_overlong_buffer and settings.overlong_buffer_len >= data.max_response_length:
         yield (

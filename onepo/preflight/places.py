@@ -5,11 +5,12 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig
 
 from onepo.preflight.student import stored_shapes
-from onepo.settings import Settings
+from onepo.settings import Settings, option_of
 from onepo.trainers.checkpoints import list_checkpoints
 from onepo.trainers.samples import samples_bytes
 
@@ -30,12 +31,16 @@ def directory_problems(config: DictConfig, settings: Settings) -> Iterator[str]:
         if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
             yield f"{option}: {folder} cannot be made, because {place} is not a directory that you may write to"
             return
+    latest = Path(settings.run_dir).with_name("latest")
+    if latest.is_dir() and not latest.is_symlink():
+        yield f"OUTPUT_DIR: {latest} is a directory, and a link of this name shows the newest run: move it away"
     for option, text in (
-        ("OUTPUT_DIR or EXPERIMENT_NAME", settings.run_dir),
         ("MODEL_PATH", config.actor_rollout_ref.model.path),
         ("TRAIN_FILE", str(config.data.train_files)),
         ("VAL_FILE", str(config.data.val_files)),
         ("CHECKPOINT_DIR", str(checkpoint_dir)),
+        ("OUTPUTS_DIR", str(outputs_dir)),
+        *_texts(settings.model_dump()),
     ):
         if "${" in text:
             yield f"{option}: {text} contains '${{', which verl would take for a reference: use another name"
@@ -50,6 +55,15 @@ def directory_problems(config: DictConfig, settings: Settings) -> Iterator[str]:
 
 def _free(folder: Path) -> int:
     return shutil.disk_usage(_existing(folder)).free
+
+
+def _texts(section: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """The text options of ours, by the launcher's names."""
+    for key, value in section.items():
+        if isinstance(value, str):
+            yield "OUTPUT_DIR or EXPERIMENT_NAME" if key == "run_dir" else option_of(prefix + key), value
+        elif isinstance(value, dict):
+            yield from _texts(value, f"{key}.")
 
 
 def _existing(path: Path) -> Path:

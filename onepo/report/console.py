@@ -37,6 +37,7 @@ class RunConsole:
         self._thread = threading.Thread(target=self._run, name="onepo-console", daemon=True)
         self._started = self._step_started = self._last_progress = time.monotonic()
         self._step: int | None = None
+        self._learning = False
         self._plan: dict[str, Any] = {}
         self._seconds: list[float] = []
         self._live_line = False
@@ -105,7 +106,11 @@ class RunConsole:
 
     def _on_begin(self, event: dict[str, Any]) -> None:
         self._step = event["step"]
+        self._learning = False
         self._step_started = self._last_progress = time.monotonic()
+
+    def _on_learning(self, event: dict[str, Any]) -> None:
+        self._learning = True
 
     def _on_step(self, event: dict[str, Any]) -> None:
         if "reward/score" in event:
@@ -136,6 +141,8 @@ class RunConsole:
         self._last_progress = now
         if self._step is None:
             text = f"{self._phase}: {now - self._started:.0f} s"
+        elif self._learning:
+            text = f"step {self._step}: learning from the batch, {now - self._step_started:.0f} s"
         else:
             text = progress_line(self._step, self._plan, self._live(self._step), now - self._step_started)
         with self._lock, suppress(OSError):
@@ -159,13 +166,15 @@ def step_line(metrics: dict[str, Any], seconds: list[float]) -> str:
     step, final = metrics["step"], metrics["final_step"]
     recent = seconds[-20:]
     left = (final - step) * sum(recent) / len(recent)
+    teacher = metrics.get("onepo/teacher_enabled", 1)
     return (
         f"step {step:>{len(str(final))}}/{final}"
         f"  reward {figure(metrics, 'reward/score', '.3f')}"
         f"  acc {figure(metrics, 'onepo/student_acc', '.3f')}"
-        f"  retired {figure(metrics, 'onepo/retirement_rate', '.2f')}"
-        f"  floored {figure(metrics, 'onepo/floored_tokens', '.0f')}"
+        + (f"  retired {figure(metrics, 'onepo/retirement_rate', '.2f')}" if teacher else "  teacher off")
+        + f"  floored {figure(metrics, 'onepo/floored_tokens', '.0f')}"
         f"  length {figure(metrics, 'response_length/mean', '.0f')}"
+        + (f"  no teacher {metrics['onepo/teacher_failures']}" if metrics.get("onepo/teacher_failures") else "")
         + (f"  ungraded {metrics['reward/failed']}" if metrics.get("reward/failed") else "")
         + f"  {seconds[-1]:.1f} s"
         f"  left {duration(left)}"

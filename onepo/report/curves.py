@@ -24,7 +24,8 @@ def read_metric(run: Path, name: str) -> tuple[list[int], list[float]]:
     Raises:
         FileNotFoundError: the run has no metrics file.
     """
-    records = [json.loads(line) for line in (run / METRICS_FILE).read_text().splitlines()]
+    whole = [line for line in (run / METRICS_FILE).read_text().splitlines(keepends=True) if line.endswith("\n")]
+    records = [json.loads(line) for line in whole]
     points = {record["step"]: record[name] for record in records if record.get(name) is not None}
     return list(points), list(points.values())
 

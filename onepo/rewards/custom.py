@@ -155,7 +155,11 @@ def _parsed(spec: str) -> tuple[Path, str]:
     if not path.endswith(".py") or not name.isidentifier():
         raise UserError(f"REWARD_FUNCTION={spec}: must be FILE.py:FUNCTION, for example /home/me/reward.py:score")
     file = Path(path).absolute()
-    if not file.is_file():
+    try:
+        found = file.is_file()
+    except OSError:  # a name that is too long
+        found = False
+    if not found:
         raise UserError(f"REWARD_FUNCTION={spec}: {file} is not an existing file")
     return file, name
 

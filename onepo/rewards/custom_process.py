@@ -81,15 +81,14 @@ class WorkerProcess:
         self.alive = False
         with suppress(OSError):  # ends our reading even if the function left a process that holds the other end
             self._socket.shutdown(socket.SHUT_RDWR)
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.kill()  # a process that has just started has no group of its own yet
+        self._process.terminate()  # it ends the process that has the function, and all that this one started
 
     async def _watch(self) -> None:
         answers, self._writer = await asyncio.open_unix_connection(sock=self._socket)
-        with suppress(ConnectionError, ValueError):  # it ended with a call unread, or wrote something of its own there
+        # it ended with a call unread, or the function wrote something of its own there
+        with suppress(ConnectionError, ValueError, LookupError, TypeError, AttributeError):
             while line := await answers.readline():
-                answer = json.loads(line)
+                answer = _checked(json.loads(line))
                 pending = self._pending.pop(answer.pop("call"), None)
                 if pending is not None:
                     pending.set_result(answer)
@@ -109,3 +108,14 @@ class WorkerProcess:
         return (
             f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code} ({signal.strsignal(-code)})"
         )
+
+
+def _checked(answer: Answer) -> Answer:
+    """The answer, if it has the form that our side of the socket gives it.
+
+    Raises:
+        TypeError: it has not.
+    """
+    if not isinstance(answer["call"], int) or not isinstance(answer.get("value", 0.0), float | int):
+        raise TypeError("no answer of ours")
+    return answer

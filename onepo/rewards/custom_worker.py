@@ -9,10 +9,10 @@ number and a ``value``, or its number, a ``failure`` and an ``explanation`` (non
 
 import asyncio
 import ctypes
+import decimal
 import importlib.util
 import inspect
 import json
-import math
 import numbers
 import os
 import reprlib
@@ -27,10 +27,11 @@ from types import ModuleType
 from typing import Any
 
 _ARGUMENTS = ("messages", "response", "record")
-_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
+_PARENT_DEATH_SIGNAL, _CHILD_SUBREAPER = 1, 36  # PR_SET_PDEATHSIG and PR_SET_CHILD_SUBREAPER of prctl(2)
 _FIRST_TO_DIE = "1000"  # of the kernel's scores for a machine that is out of memory
 _LONGEST_LINE = 1 << 40  # bytes; asyncio wants a number
 _SHOWN_CHARACTERS = 300
+_LARGEST = 3.4e38  # of the 32-bit numbers in which rewards are kept
 
 Function = Callable[..., Any]
 Answer = dict[str, Any]
@@ -111,7 +112,7 @@ def _judged(value: Any) -> Answer:
     """The answer for what the function returned; scalars of NumPy and PyTorch are numbers, too."""
     try:
         number = value.item() if hasattr(value, "item") else value
-        usable = isinstance(number, numbers.Real) and math.isfinite(number)
+        usable = isinstance(number, numbers.Real | decimal.Decimal) and abs(float(number)) <= _LARGEST
     except Exception:  # too large for a float, or an array
         usable = False
     if usable:
@@ -144,11 +145,67 @@ def _line(**message: Any) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 
+def _guard(child: int) -> None:
+    """Wait for the end of the process that has the function, or for our own; then end all that it started.
+
+    Whatever it was started with, even in a session of its own, is a child of this process once its parent is gone.
+    """
+    status = 0
+    with suppress(_Ordered):
+        _, status = os.waitpid(child, 0)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while children := _children():
+        for pid in children:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            os.waitpid(-1, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:  # end in the same way, for whoever asks how it ended
+        signal.signal(-code, signal.SIG_DFL) if -code != signal.SIGKILL else None
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+def _children() -> list[int]:
+    """The processes whose parent is this one."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError, ValueError):
+                # the name in brackets may hold anything; the parent is the second field behind it
+                if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                    found.append(int(entry.name))
+    return found
+
+
+class _Ordered(BaseException):
+    """TERM: the owner wants the end, or has ended."""
+
+
+def _end_in_order(number: int, frame: Any) -> None:
+    raise _Ordered
+
+
 def main(file: Path, name: str, descriptor: int, owner: int) -> None:
-    os.setpgid(0, 0)  # the processes that the function starts end with this one
-    ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    signal.signal(signal.SIGTERM, _end_in_order)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    libc = ctypes.CDLL(None)
+    libc.prctl(_CHILD_SUBREAPER, 1)
+    libc.prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
     if os.getppid() != owner:  # it died before the kernel knew
         return
+    guard = os.getpid()
+    if child := os.fork():
+        os.close(descriptor)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+        _guard(child)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+    libc.prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != guard:
+        return
+    os.setpgid(0, 0)
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_DIE)
     channel = socket.socket(fileno=descriptor)

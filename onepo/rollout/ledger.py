@@ -98,13 +98,16 @@ class RunLedger:
     def report_grading(self, step: int, course: GradingCourse, *, validate: bool) -> None:
         """The grading of one response is over: it has a score, or it is given up."""
         (self._validation_gradings if validate else self._gradings[step]).add(course)
-        self._note_failure("a grading failed", course.failure, course.explanation)
+        what = "a grading failed" if course.rubrics else "the reward function failed"
+        self._note_failure(what, course.failure, course.explanation)
 
     def report_teacher_answer(self, step: int, answer: TeacherAnswer) -> None:
         """The online teacher has answered a question of this step, or failed to."""
         self._teacher_requests[step] += answer.requests
-        if not answer.from_disk:
+        if answer.text is not None and not answer.from_disk:
             self._teacher_seconds[step].append(answer.seconds)
+        if answer.text is not None and answer.explanation:
+            self._note_failure("an answer of the teacher is used and not kept", "disk", answer.explanation)
         self._note_failure("the teacher gave no answer", answer.failure, answer.explanation)
 
     def _note_failure(self, what: str, kind: str | None, explanation: str | None) -> None:

@@ -188,7 +188,12 @@ class OnePOAgentLoopWorker(TextOnly, plain_class(AgentLoopWorkerTQ)):
         step = prompt["global_steps"]
         if not await self._ledger.teacher_enabled.remote(step):
             return TeacherAnswer(None, None, None, requests=0, seconds=0.0, from_disk=False)
-        answer = await self._teacher.answer.remote([dict(message) for message in prompt["raw_prompt"]])
+        try:
+            answer = await self._teacher.answer.remote([dict(message) for message in prompt["raw_prompt"]])
+        except Exception as error:  # of the client: to be told like any other failure
+            logger.exception("the question of record %s raised", prompt["index"])
+            explanation = f"the client raised {type(error).__name__}: {last_line(error)}"
+            answer = TeacherAnswer(None, "client_error", explanation, requests=0, seconds=0.0, from_disk=False)
         await self._ledger.report_teacher_answer.remote(step, answer)
         return answer
 
@@ -209,6 +214,7 @@ class OnePOAgentLoopWorker(TextOnly, plain_class(AgentLoopWorkerTQ)):
             tokenizer=self.tokenizer,
             prompt_ids=sibling.prompt_ids,
             end_of_turn_id=self._end_of_turn_id,
+            stop_ids=self._stop_ids,
             max_tokens=self.rollout_config.response_length,
         )
         output = AgentLoopOutput(

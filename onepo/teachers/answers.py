@@ -38,6 +38,7 @@ class AnswerStore:
     def __init__(self, path: Path | str):
         self._path = Path(path)
         self._lock = threading.Lock()
+        self._patience = _PATIENCE
         with self._troubles_told():
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._database = sqlite3.connect(
@@ -52,14 +53,14 @@ class AnswerStore:
     def get(self, model: str, messages: list[dict[str, str]]) -> str | None:
         """The answer to a question, None when there is none yet."""
         query = "SELECT answer FROM answers WHERE question = ?"
-        with self._lock, self._troubles_told():
+        with self._file():
             row = self._database.execute(query, (question_key(model, messages),)).fetchone()
         return row and row[0]
 
     def put(self, model: str, messages: list[dict[str, str]], answer: str) -> None:
         """Keep an answer; of several to one question the first stays."""
         insert = "INSERT OR IGNORE INTO answers (question, answer) VALUES (?, ?)"
-        with self._lock, self._troubles_told():
+        with self._file():
             self._database.execute(insert, (question_key(model, messages), answer))
 
     def __enter__(self) -> "AnswerStore":
@@ -83,6 +84,22 @@ class AnswerStore:
         problem = self._value("PRAGMA quick_check(1)")
         if problem != "ok":
             raise sqlite3.DatabaseError(" ".join(str(problem).split()))
+
+    @contextlib.contextmanager
+    def _file(self) -> Iterator[None]:
+        with self._lock, self._troubles_told():
+            try:
+                yield
+                self._be_patient(_PATIENCE)
+            except sqlite3.OperationalError:
+                # one that was locked for that long is not waited for again: questions would queue up behind it
+                self._be_patient(0.0)
+                raise
+
+    def _be_patient(self, seconds: float) -> None:
+        if self._patience != seconds:
+            self._patience = seconds
+            self._database.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
 
     def _value(self, query: str) -> int | str:
         return self._database.execute(query).fetchone()[0]

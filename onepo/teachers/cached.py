@@ -18,17 +18,23 @@ def cached_response(responses: Sequence[str], *, seed: int, step: int, index: in
 
 
 def response_token_ids(
-    text: str, *, tokenizer: PreTrainedTokenizerBase, prompt_ids: Sequence[int], end_of_turn_id: int, max_tokens: int
+    text: str,
+    *,
+    tokenizer: PreTrainedTokenizerBase,
+    prompt_ids: Sequence[int],
+    end_of_turn_id: int,
+    stop_ids: Sequence[int],
+    max_tokens: int,
 ) -> list[int]:
     """Tokens of a teacher response as if the student had written them after ``prompt_ids``.
 
     A leading ``<think>`` is dropped when the prompt already ends with one. The end-of-turn token, on which the rollout
-    engine stops, closes the response when it fits into ``max_tokens``; a longer response is cut. Text behind an
-    end-of-turn token in the response is left out: no rollout gets there.
+    engine stops, closes the response when it fits into ``max_tokens``; a longer response is cut. What follows a stop
+    token in the text, and that token itself, is left out: no rollout gets there.
     """
     if ends_with_open_think(tokenizer, prompt_ids):
         text = text.lstrip().removeprefix(_THINK)
     ids = tokenizer.encode(text, add_special_tokens=False)
-    if end_of_turn_id in ids:  # where the student would have stopped
-        ids = ids[: ids.index(end_of_turn_id)]
-    return [*ids, end_of_turn_id][:max_tokens]
+    stops = {end_of_turn_id, *stop_ids}
+    end = next((place for place, token in enumerate(ids) if token in stops), len(ids))
+    return [*ids[:end], end_of_turn_id][:max_tokens]

@@ -7,6 +7,7 @@ so that it stands in no command line.
 
 import asyncio
 import dataclasses
+import logging
 import os
 import signal
 import sys
@@ -40,6 +41,8 @@ OPTIONS = dataclasses.replace(TEACHER, url="--url", model="--model", timeout="--
 ANSWERS_SUFFIX = ".answers.sqlite"
 CHARACTERS_PER_TOKEN = 3.5  # a rule of thumb: no tokenizer of the teacher is at hand
 INCOMPLETE = 3  # exit code
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_LONGEST_TIMEOUT = 86400.0
 
 
 @dataclass
@@ -70,7 +73,7 @@ def generate(
     model: Annotated[str, typer.Option(help="Name of the served teacher.")],
     max_tokens: Annotated[int, typer.Option(min=1, help="Of an answer, its reasoning included.")] = RUN.max_tokens,
     concurrency: Annotated[int, typer.Option(min=1, help="Requests at one time.")] = RUN.max_concurrency,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds for one answer.")] = RUN.timeout,
+    timeout: Annotated[float, typer.Option(min=1, max=_LONGEST_TIMEOUT, help="Seconds for one answer.")] = RUN.timeout,
     retries: Annotated[int, typer.Option(min=0, help="After a time-out or a server error.")] = RUN.max_retries,
     overwrite_existing: Annotated[
         bool, typer.Option("--overwrite-existing", help="Replace the responses that records have.")
@@ -122,7 +125,7 @@ def generate(
 
 def _answers_beside(source: Path, out: Path) -> Path:
     """Where the answers are kept, once it is clear that writing ``out`` destroys nothing."""
-    store = out.with_suffix(ANSWERS_SUFFIX)
+    store = out.with_name(out.name + ANSWERS_SUFFIX)  # one for each file, else it would vouch for others
     if out.suffix.lower() not in READERS:
         raise UserError(f"--out {out}: found the suffix '{out.suffix}', expected one of {', '.join(READERS)}")
     if out.resolve() == source.resolve():
@@ -210,12 +213,13 @@ async def _work(
 
     def stop(received: signal.Signals) -> None:
         totals.stopped_by = received
+        logging.getLogger("onepo.endpoints").setLevel(logging.ERROR)  # what is being ended is no outage
         for worker in workers:
             worker.cancel()
 
     workers = [asyncio.create_task(work()) for _ in range(min(concurrency, len(questions)))]
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _STOPS:
         loop.add_signal_handler(number, stop, number)
     try:
         await asyncio.gather(*workers)
@@ -223,7 +227,7 @@ async def _work(
         if totals.stopped_by is None:
             raise
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in _STOPS:
             loop.remove_signal_handler(number)
     return totals
 

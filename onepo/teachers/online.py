@@ -14,6 +14,7 @@ from onepo.rewards.visible_answer import after_thinking
 from onepo.teachers.answers import AnswerStore, question_key
 
 _OPEN, _CLOSE = "<think>", "</think>"
+_WHOLE = {None, "", "stop", "eos", "eos_token", "end_turn", "stop_sequence"}
 _CUT_OFF = {"length": "at the token limit", "content_filter": "by the endpoint's content filter"}
 
 
@@ -132,13 +133,15 @@ def answer_text(completion: Completion) -> str:
         UnusableAnswer: it was cut off, or has nothing behind its reasoning. What was cut off would teach to stop in
             the middle, because an end is set behind each response.
     """
-    if completion.finish_reason in _CUT_OFF:
-        raise UnusableAnswer("cut_off", f"the answer was cut off {_CUT_OFF[completion.finish_reason]}")
+    reason = completion.finish_reason and completion.finish_reason.lower()
+    if reason not in _WHOLE:
+        how = _CUT_OFF.get(reason, f"(its finish_reason is {completion.finish_reason[:40]!r})")
+        raise UnusableAnswer("cut_off", f"the answer was cut off {how}")
     text = completion.text.strip()
     if not after_thinking(text):
         reasoned = completion.reasoning or _OPEN in text
         raise UnusableAnswer("no_answer", "the answer is " + ("reasoning and nothing else" if reasoned else "empty"))
-    if isinstance(completion.reasoning, str):  # some gateways put structures there
+    if completion.reasoning is not None:
         text = f"{_OPEN}\n{completion.reasoning.strip()}\n{_CLOSE}\n\n{text}"
     elif _CLOSE in text and _OPEN not in text.partition(_CLOSE)[0]:
         text = f"{_OPEN}\n{text}"  # the teacher's chat template had opened the block in the prompt

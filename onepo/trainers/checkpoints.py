@@ -30,7 +30,8 @@ def step_of(checkpoint: Path) -> int | None:
 
 def list_checkpoints(root: str | Path) -> list[Path]:
     """Complete checkpoints, oldest step first."""
-    found = {step: path for path in Path(root).glob("global_step_*") if (step := step_of(path)) is not None}
+    folders = [path for path in Path(root).glob("global_step_*") if path.is_dir()]
+    found = {step: path for path in folders if (step := step_of(path)) is not None}
     return [found[step] for step in sorted(found)]
 
 

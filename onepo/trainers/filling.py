@@ -29,6 +29,7 @@ class FillsBatches:
         if stop := self._too_many_failed(planned=0):
             raise stop
         super().on_sample_end()
+        self.journal.event("learning")
 
     def _submit_batch_to_rollout(self, batch):
         self._dispatched += len(batch)
@@ -51,7 +52,9 @@ class FillsBatches:
             raise ControlledStop(f"{asked}: every answer is right, there is nothing left to learn", 0)
         if ungraded := signals.get(GroupSignal.UNGRADED.value):
             raise ControlledStop(
-                f"{asked} (groups: {counts}). {ungraded} were replaced because gradings failed: look at the grader.", 3
+                f"{asked} (groups: {counts}). {ungraded} were replaced because gradings failed: look at what "
+                "gives the rewards.",
+                3,
             )
         raise ControlledStop(
             f"{asked} (groups: {counts}). Groups whose rollouts all score the same teach nothing and were filtered. "

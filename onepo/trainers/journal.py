@@ -32,11 +32,11 @@ class Journal:
         steps = []
         if not earlier.exists():
             return steps
-        with earlier.open(encoding="utf-8") as records, self.metrics_file.open("w", encoding="utf-8") as file:
+        with earlier.open("rb") as records, self.metrics_file.open("wb") as file:
             for line in records:
-                with suppress(ValueError, LookupError, TypeError):
+                with suppress(ValueError, LookupError, TypeError, OverflowError, RecursionError):
                     step = int(json.loads(line)["step"])
-                    if step <= last_step and line.endswith("\n"):
+                    if step <= last_step and line.endswith(b"\n"):
                         file.write(line)
                         steps.append(step)
         return steps

@@ -1,14 +1,32 @@
 """What the trainer keeps: checkpoints that appear whole, the state to go on from, rollouts for people."""
 
+import logging
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import ray
 import transfer_queue as tq
 from omegaconf import open_dict
 
+from onepo.errors import UserError, last_line
+from onepo.rewards.manager import MET
+from onepo.rollout.rows import TEACHER_MASK
 from onepo.trainers import checkpoints
-from onepo.trainers.samples import COLUMNS, chosen_groups, sample, samples_bytes, samples_file, write_samples
-from onepo.trainers.training_state import LOADED, SAVED, find_checkpoint, metrics_file, run_facts, write_state
+from onepo.trainers.samples import chosen_groups, samples_bytes, samples_file, write_samples
+from onepo.trainers.training_state import LOADED, SAVED, metrics_file, run_facts, write_state
+
+_SAMPLE_COLUMNS = (
+    "uid",
+    "index",
+    "data_source",
+    "raw_prompt",
+    "responses",
+    "reward_model",
+    "extra_fields",
+    TEACHER_MASK,
+)
+logger = logging.getLogger(__name__)
 
 
 class KeepsRun:
@@ -24,15 +42,23 @@ class KeepsRun:
             if self.settings.resume:
                 checkpoint.load_contents = list(LOADED)
                 config.trainer.resume_mode = "resume_path"
-                config.trainer.resume_from_path = str(find_checkpoint(Path(self.settings.resume)))
+                config.trainer.resume_from_path = self.settings.resume  # a checkpoint, since the start looked at it
 
     def _load_checkpoint(self):
-        super()._load_checkpoint()
+        try:
+            super()._load_checkpoint()
+        except Exception as error:
+            if not self.settings.resume:
+                raise
+            logger.exception("the checkpoint cannot be loaded")
+            raise UserError(f"RESUME={self.settings.resume}: cannot be loaded: {last_line(error)}") from None
         if self.settings.resume:
             checkpoint = Path(self.config.trainer.resume_from_path)
             ray.get(self.ledger.load_state_dict.remote(checkpoints.read_retirement(checkpoint)))
             self._trained_step = self.global_steps
-            self.journal.event("note", text=f"goes on behind step {self.global_steps}, from {checkpoint}")
+            going_on = ray.get(self.ledger.teacher_enabled.remote(self.global_steps + 1))
+            teacher = "with a teacher" if going_on else "without a teacher"
+            self.journal.event("note", text=f"goes on behind step {self.global_steps}, {teacher}, from {checkpoint}")
             earlier = metrics_file(checkpoint)
             steps = self.journal.adopt(earlier, last_step=self.global_steps)
             if self.global_steps not in steps:  # the run ended between the checkpoint and the record, or the file moved
@@ -51,7 +77,7 @@ class KeepsRun:
         checkpoints.write_rope_theta(checkpoints.model_folder(staged))
         checkpoints.write_retirement(staged, ray.get(self.ledger.state_dict.remote()))
         if self.settings.save_training_state:
-            write_state(staged, facts=self._facts, metrics_file=self.journal.metrics_file)
+            write_state(staged, step=self.global_steps, facts=self._facts, metrics_file=self.journal.metrics_file)
         published = checkpoints.publish(root, self.global_steps)
         checkpoints.prune(root, self.settings.max_checkpoints)
         self.journal.event("checkpoint", step=self.global_steps, model_dir=str(checkpoints.model_folder(published)))
@@ -59,16 +85,39 @@ class KeepsRun:
     def _tell_samples(self):
         if size := samples_bytes(self.config, self.settings, final_step=self.schedule.final_step):
             every = f"every {self.settings.rollout_dump_freq} steps"
-            text = f"rollouts are kept {every} for python -m onepo.show, at most about {size / 1e6:.1f} MB in all"
+            told = f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.1f} kB"
+            text = f"rollouts are kept {every} for python -m onepo.show, at most about {told} in all"
             self.journal.event("note", text=text)
 
     def _dump_rollouts(self, keys, partition_id):
         names = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["uid", "index"])
         uids, records = list(names["uid"]), [int(index) for index in names["index"]]
         chosen = [keys[row] for row in chosen_groups(uids, records, self.settings.rollout_dump_samples)]
-        data = tq.kv_batch_get(keys=chosen, partition_id=partition_id, select_fields=list(COLUMNS))
-        columns = {name: list(data[name]) for name in COLUMNS}
+        data = tq.kv_batch_get(keys=chosen, partition_id=partition_id, select_fields=list(_SAMPLE_COLUMNS))
+        columns = {name: list(data[name]) for name in _SAMPLE_COLUMNS}
         rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
         texts = [self.tokenizer.decode(row["responses"], skip_special_tokens=True) for row in rows]
-        samples = [sample(row, text) for row, text in zip(rows, texts, strict=True)]
+        samples = [_sample(row, text) for row, text in zip(rows, texts, strict=True)]
         write_samples(samples_file(self.settings.run_dir, self.global_steps), samples)
+
+
+def _sample(row: Mapping[str, Any], response: str) -> dict[str, Any]:
+    """What is kept of a rollout.
+
+    Args:
+        row: its columns of ``_SAMPLE_COLUMNS`` in the trainer's batch.
+        response: the text.
+    """
+    info = row["extra_fields"]["reward_extra_info"]
+    return {
+        "group": row["uid"],
+        "record": int(row["index"]),
+        "data_source": row["data_source"],
+        "prompt": [dict(message) for message in row["raw_prompt"]],
+        "response": response,
+        "teacher": bool(row[TEACHER_MASK].any()),
+        "score": info["score"],
+        "acc": info["acc"],
+        "met": info[MET],
+        "rubrics": [dict(rubric) for rubric in row["reward_model"]["rubrics"]],
+    }

@@ -79,7 +79,8 @@ class OnePOTrainer(KeepsRun, FillsBatches, Validates, PPOTrainerSync):
         self.total_training_steps = self.schedule.final_step
         self.config.actor_rollout_ref.actor.optim.total_training_steps = self.schedule.final_step
         if beyond := [step for step in self.settings.test_steps if step > self.schedule.final_step]:
-            text = f"TEST_STEPS: {', '.join(map(str, beyond))} are beyond the final step, {self.schedule.final_step}"
+            steps = ", ".join(map(str, beyond))
+            text = f"TEST_STEPS: no validation after {steps}: the final step is {self.schedule.final_step}"
             self.journal.event("note", text=text)
         self.journal.event(
             "plan",
@@ -130,7 +131,11 @@ class OnePOTrainer(KeepsRun, FillsBatches, Validates, PPOTrainerSync):
     def step(self, metrics, timing_raw):
         batch = super().step(metrics, timing_raw)
         # before the checkpoint, which is to keep what this step means for Teacher Retirement
-        metrics.update(ray.get(self.ledger.close_step.remote(self.global_steps)))
+        closed = ray.get(self.ledger.close_step.remote(self.global_steps))
+        if closed["onepo/teacher_enabled"] and closed["onepo/teacher_disabled_reason"]:
+            reason = ray.get(self.ledger.disabled_reason.remote()).replace("_", " ")
+            self.journal.event("note", text=f"the teacher takes no part after step {self.global_steps}: {reason}")
+        metrics.update(closed)
         return batch
 
     def on_sample_end(self):
@@ -153,7 +158,8 @@ class OnePOTrainer(KeepsRun, FillsBatches, Validates, PPOTrainerSync):
             self.global_steps = self._trained_step
             self.checkpoint_manager.abort_replicas()  # nobody waits any more for what is being generated
             self.checkpoint_manager.sleep_replicas()
-        if not checkpoints.checkpoint_folder(self.config.trainer.default_local_dir, self.global_steps).exists():
+        saved = checkpoints.checkpoint_folder(self.config.trainer.default_local_dir, self.global_steps).exists()
+        if self.global_steps > 0 and not saved:  # at 0 they are those of MODEL_PATH
             self._save_checkpoint()
         if stop.exit_code == 0 and self.schedule.validates:
             self.checkpoint_manager.update_weights(self.global_steps)
@@ -237,6 +243,11 @@ class OnePOTrainer(KeepsRun, FillsBatches, Validates, PPOTrainerSync):
             self.journal.event(
                 "note",
                 text=f"none of the {metrics['onepo/teacher_candidates']} teacher responses of step {global_steps} is "
-                "right, so none was used: do they end with the answer as <answer>X</answer>, and do they fit into "
-                "MAX_RESPONSE_LENGTH?",
+                "right, so none was used: do they end with the answer as <answer>X</answer>, do they fit into "
+                "MAX_RESPONSE_LENGTH"
+                + (
+                    ", and do they think first, as REQUIRE_THINKING wants it?"
+                    if self.settings.require_thinking
+                    else "?"
+                ),
             )

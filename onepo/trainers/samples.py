@@ -1,19 +1,30 @@
 """Some rollouts of a step, written down for people; ``python -m onepo.show`` prints them."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
+from pydantic import BaseModel, TypeAdapter
 
-from onepo.rewards.manager import MET
-from onepo.rollout.rows import TEACHER_MASK
 from onepo.settings import Settings
 
 SAMPLES_DIR = "samples"
-COLUMNS = ("uid", "index", "data_source", "raw_prompt", "responses", "reward_model", "extra_fields", TEACHER_MASK)
 _BYTES_PER_TOKEN = 6  # of JSON; English text has about 4, other scripts may have more
+
+
+class Message(BaseModel):
+    """One message of a prompt."""
+
+    role: str
+    content: str
+
+
+class Rubric(BaseModel):
+    """A criterion of a record, and what it is worth."""
+
+    criterion: str
+    points: float
 
 
 def samples_file(run_dir: str | Path, step: int) -> Path:
@@ -30,6 +41,25 @@ def chosen_groups(uids: list[str], records: list[int], count: int) -> list[int]:
     return [row for _, group in groups for row, uid in enumerate(uids) if uid == group]
 
 
+class Sample(BaseModel):
+    """One kept rollout."""
+
+    group: str
+    record: int
+    data_source: str
+    prompt: list[Message]
+    response: str
+    teacher: bool
+    score: float
+    acc: float
+    met: str
+    rubrics: list[Rubric]
+
+    def met_criteria(self) -> list[bool]:
+        """For each rubric whether it was met; empty without a grading."""
+        return TypeAdapter(list[bool]).validate_json(self.met) if self.met else []
+
+
 def write_samples(file: Path, rows: list[dict[str, Any]]) -> None:
     """One JSON object per rollout; the file appears as a whole."""
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -38,28 +68,6 @@ def write_samples(file: Path, rows: list[dict[str, Any]]) -> None:
         for row in rows:
             stream.write(json.dumps(row, ensure_ascii=False) + "\n")
     fresh.replace(file)
-
-
-def sample(row: Mapping[str, Any], response: str) -> dict[str, Any]:
-    """What is kept of a rollout.
-
-    Args:
-        row: its columns of ``COLUMNS`` in the trainer's batch.
-        response: the text.
-    """
-    info = row["extra_fields"]["reward_extra_info"]
-    return {
-        "group": row["uid"],
-        "record": int(row["index"]),
-        "data_source": row["data_source"],
-        "prompt": [dict(message) for message in row["raw_prompt"]],
-        "response": response,
-        "teacher": bool(row[TEACHER_MASK].any()),
-        "score": info["score"],
-        "acc": info["acc"],
-        "met": info[MET],
-        "rubrics": [dict(rubric) for rubric in row["reward_model"]["rubrics"]],
-    }
 
 
 def samples_bytes(config: DictConfig, settings: Settings, *, final_step: int) -> int:

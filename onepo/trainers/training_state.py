@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from onepo.trainers.checkpoints import list_checkpoints, read_retirement, step_of
 from onepo.trainers.journal import METRICS_FILE
@@ -22,24 +22,29 @@ _PARTS = ("model", "optim", "extra_state")
 # how the facts that must be the same are called where the user sets them
 _OPTIONS = {
     "learners": "NGPUS_PER_NODE x NNODES",
-    "strategy": "actor_rollout_ref.actor.strategy",
     "train_data": "TRAIN_FILE",
     "max_prompt_length": "MAX_PROMPT_LENGTH",
     "student": "MODEL_PATH",
     "train_batch_size": "TRAIN_BATCH_SIZE",
     "loader_processes": "DATALOADER_NUM_WORKERS",
     "seed": "SEED",
+    "optim.lr": "ACTOR_LR",
+    "optim.lr_warmup_steps": "LR_WARMUP_STEPS",
+    "optim.weight_decay": "WEIGHT_DECAY",
 }
+_DIGESTS = ("train_data", "student")
+_FOLLOWS = ("total_training_steps",)  # of the optimizer's options: it is made from others, which may change
 
 
 def run_facts(config: DictConfig) -> dict[str, Any]:
     """What must be the same for a run to go on where another one stopped: by name, as JSON values.
 
-    It is what the shards of the state and the order and number of the prompts depend on. Files are known by their
+    It is what the state itself holds, and what the order and number of the prompts depend on. Files are known by their
     content, so that they may have moved; of the student only its architecture counts, because the checkpoint has its
     weights.
     """
     files = config.data.train_files
+    optimizer = OmegaConf.to_container(config.actor_rollout_ref.actor.optim, resolve=True)
     return {
         "learners": config.trainer.n_gpus_per_node * config.trainer.nnodes,
         "strategy": config.actor_rollout_ref.actor.strategy,
@@ -49,6 +54,8 @@ def run_facts(config: DictConfig) -> dict[str, Any]:
         "train_batch_size": config.data.train_batch_size,
         "loader_processes": config.data.dataloader_num_workers,
         "seed": config.onepo.seed,
+        # the state that is loaded has these in it, and would win without a word
+        **{f"optim.{name}": value for name, value in optimizer.items() if name not in _FOLLOWS},
     }
 
 
@@ -60,8 +67,8 @@ def _digest(file: Path) -> str:
     return digest.hexdigest()
 
 
-def write_state(checkpoint: Path, *, facts: dict[str, Any], metrics_file: Path) -> None:
-    state = {"facts": facts, "metrics_file": str(metrics_file)}
+def write_state(checkpoint: Path, *, step: int, facts: dict[str, Any], metrics_file: Path) -> None:
+    state = {"step": step, "facts": facts, "metrics_file": str(metrics_file)}
     (checkpoint / _FILE).write_text(json.dumps(state, indent=2) + "\n")
 
 
@@ -77,7 +84,10 @@ def metrics_file(checkpoint: Path) -> Path:
 
 def find_checkpoint(place: Path) -> Path | None:
     """The checkpoint that a user means: a checkpoint itself, or the newest of a run or of a folder of checkpoints."""
-    place = place.resolve()
+    try:
+        place = place.resolve(strict=True)
+    except (OSError, RuntimeError):  # a name that is too long, a circle of links
+        return None
     if step_of(place) is not None and place.is_dir():
         return place
     for folder in (place, place / "checkpoints"):
@@ -98,7 +108,7 @@ def broken_parts(checkpoint: Path, learners: int) -> list[str]:
     for name, read in ((_FILE, _read_facts), ("retirement.json", read_retirement)):
         try:
             read(checkpoint)
-        except (OSError, ValueError, LookupError, TypeError):
+        except (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError):
             broken.append(name)
     return broken
 
@@ -106,16 +116,21 @@ def broken_parts(checkpoint: Path, learners: int) -> list[str]:
 def _read_facts(checkpoint: Path) -> dict[str, Any]:
     state = _read_state(checkpoint)
     Path(state["metrics_file"])
+    int(state["step"])
     return dict(state["facts"])
+
+
+def saved_step(checkpoint: Path) -> int:
+    """The step after which it was saved, whatever its folder is called now."""
+    return _read_state(checkpoint)["step"]
 
 
 def differences(checkpoint: Path, facts: dict[str, Any]) -> list[str]:
     """The options by which a run differs from the one that saved the checkpoint, and must not."""
     saved = _read_facts(checkpoint)
     found = []
-    for name, option in _OPTIONS.items():
-        before, now = saved.get(name), facts[name]
+    for name, now in facts.items():
+        before, option = saved.get(name), _OPTIONS.get(name, f"actor_rollout_ref.actor.{name}")
         if before != now:
-            digest = isinstance(now, list) or name == "student"
-            found.append(option if digest else f"{option} ({before} then, {now} now)")
+            found.append(option if name in _DIGESTS else f"{option} ({before} then, {now} now)")
     return found

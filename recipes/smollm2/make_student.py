@@ -46,4 +46,6 @@ def make_student(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit("usage: python make_student.py DIRECTORY")
     make_student(Path(sys.argv[1]))

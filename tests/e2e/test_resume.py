@@ -1,6 +1,7 @@
 """A run that is killed and goes on from its checkpoint learns what an uninterrupted one learns."""
 
 import json
+import shutil
 import signal
 from pathlib import Path
 
@@ -66,11 +67,29 @@ def killed_after(step: int, folder: Path, options: dict[str, str]) -> Path:
     return run.run_dir
 
 
+def test_checkpoints_that_are_not_what_they_seem_are_refused(options, whole, tmp_path):
+    saved = whole.run_dir / "checkpoints" / "global_step_5"
+    renamed = tmp_path / "global_step_4"
+    shutil.copytree(saved, renamed)
+    run = start(tmp_path / "renamed", **options, RESUME=str(renamed)).finish()
+    assert run.code == 2 and "was renamed: it is the checkpoint of step 5" in run.stderr, run.tell()
+    damaged = tmp_path / "damaged" / "global_step_5"
+    shutil.copytree(saved, damaged)
+    file = damaged / "actor" / "optim_world_size_1_rank_0.pt"
+    shutil.copyfile(damaged / "actor" / "model_world_size_1_rank_0.pt", file)
+    more = {**options, "TOTAL_TRAINING_STEPS": "6"}
+    run = start(tmp_path / "load", **more, RESUME=str(damaged)).finish()
+    assert run.code == 2 and f"RESUME={damaged}: cannot be loaded: " in run.stdout, run.tell()
+    assert run.processes() == []
+
+
 @pytest.mark.parametrize("step", [2, 3])  # at an epoch's end, and within an epoch
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(step, options, whole, tmp_path):
     run_dir = killed_after(step, tmp_path / "killed", options)
     checkpoint = run_dir / "checkpoints" / f"global_step_{step}"
-    run = start(tmp_path / "resumed", **options, RESUME=str(checkpoint)).finish()
+    # the newest one of the run that was the last here, or one by its name and from elsewhere
+    place = {2: ("killed", tmp_path / "killed" / "latest"), 3: ("resumed", checkpoint)}[step]
+    run = start(tmp_path / place[0], **options, RESUME=str(place[1])).finish()
     assert run.code == 0, run.tell()
     assert f"goes on behind step {step}" in run.stdout
     records, expected = ({record["step"]: record for record in found.metrics()} for found in (run, whole))
@@ -94,6 +113,7 @@ def test_a_run_at_its_final_step_has_nothing_left(options, whole, tmp_path):
     ("change", "told"),
     [
         ({"SEED": "7"}, "another SEED (42 then, 7 now)"),
+        ({"ACTOR_LR": "1e-4"}, "another ACTOR_LR (0.001 then, 0.0001 now)"),
         ({"NGPUS_PER_NODE": "2"}, "another NGPUS_PER_NODE x NNODES (1 then, 2 now)"),
         ({"TRAIN_FILE": QUICK["TRAIN_FILE"]}, "another TRAIN_FILE"),
         ({"RESUME": "/nonexistent"}, "there is no checkpoint"),

@@ -133,6 +133,7 @@ def test_a_plateau_of_two_steps_stops_the_teacher(run):
     steps = {record["step"]: record for record in run.metrics()}
     assert [steps[step]["onepo/teacher_enabled"] for step in (1, 2, 3, 4)] == [1, 1, 0, 0]
     assert steps[2]["onepo/teacher_disabled_reason"] == 2
+    assert "the teacher takes no part after step 2: plateau\n" in run.stdout
     assert steps[3]["onepo/teacher_candidates"] == 0 and "onepo/teacher_requests" not in steps[3]
 
 
@@ -147,7 +148,7 @@ def test_validation_runs_at_the_listed_steps_and_at_the_end(run):
     records = [record for record in run.metrics() if "validation/acc" in record]
     assert [record["step"] for record in records] == [1, 4]
     assert all(record["validation/acc/custom"] == record["validation/acc"] for record in records)
-    assert "TEST_STEPS: 9 are beyond the final step, 4" in "".join(run.lines)
+    assert "TEST_STEPS: no validation after 9: the final step is 4" in "".join(run.lines)
 
 
 @pytest.mark.parametrize("key", [KEY, *TRACKER_KEYS.values()])

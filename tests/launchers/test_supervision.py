@@ -89,6 +89,27 @@ def test_the_ray_directory_is_short_and_private(start, inputs):
     assert not ray_dir.exists()
 
 
+def ray_dir_of(arguments):
+    return Path(next(word for word in arguments if word.startswith("onepo.ray_dir=")).split("'")[1])
+
+
+def test_what_a_killed_launcher_left_goes_with_the_next_start(start, inputs):
+    """It may hold a key, if the trainer was killed too and could not clean up."""
+    killed, living = start(**inputs), start(**inputs)
+    arguments, processes = arguments_and_processes(killed)
+    left, kept = ray_dir_of(arguments), ray_dir_of(arguments_and_processes(living)[0])
+    killed.kill()
+    for pid in processes:
+        os.kill(pid, signal.SIGKILL)
+    killed.wait(timeout=30)
+    (left / ".teacher-key").write_text("s3cret")
+    third = start(**inputs, STAND_IN_EXIT="0")
+    assert third.wait(timeout=30) == 0
+    assert not left.exists() and kept.exists()
+    living.terminate()
+    assert living.wait(timeout=30) == 143
+
+
 def test_the_command_is_that_of_the_dry_run(start, inputs, dry_run):
     process = start("trainer.nnodes=1", **inputs, STAND_IN_EXIT="0")
     arguments, _ = arguments_and_processes(process)

@@ -14,12 +14,13 @@ def encode(tokenizer):
     return lambda text: tokenizer.encode(text, add_special_tokens=False)
 
 
-def ids_of(tokenizer, text, *, prompt=PROMPT, max_tokens=50):
+def ids_of(tokenizer, text, *, prompt=PROMPT, max_tokens=50, more_stops=()):
     return response_token_ids(
         text,
         tokenizer=tokenizer,
         prompt_ids=tokenizer.encode(prompt, add_special_tokens=False),
         end_of_turn_id=tokenizer.eos_token_id,
+        stop_ids=[tokenizer.eos_token_id, *more_stops],
         max_tokens=max_tokens,
     )
 
@@ -45,6 +46,11 @@ def test_a_think_block_that_the_prompt_opened_is_not_opened_again(tokenizer, enc
 @pytest.mark.parametrize("rest", [" <eos>", " <eos> <answer> B </answer>", " <eos> <eos>"])
 def test_a_response_ends_at_its_first_end_of_turn(tokenizer, encode, rest):
     assert ids_of(tokenizer, TEXT + rest) == [*encode(TEXT), tokenizer.eos_token_id]
+
+
+def test_a_response_ends_at_every_token_that_stops_a_rollout(tokenizer, encode):
+    (other,) = encode("window")
+    assert ids_of(tokenizer, f"{TEXT} window fever", more_stops=[other]) == [*encode(TEXT), tokenizer.eos_token_id]
 
 
 def test_an_earlier_think_block_of_the_prompt_is_no_matter(tokenizer, encode):

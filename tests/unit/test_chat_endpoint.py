@@ -494,6 +494,11 @@ def test_what_is_no_completion(content):
             RequestRefused,
             "it redirects to https://h/v1$",
         ),
+        (
+            f"HTTP/1.1 302 Found\r\nLocation: https://h/login/{KEY}/{'x' * 5000}\r\n\r\n".encode(),
+            RequestRefused,
+            r"it redirects to https://h/login/\[key\]/x+\.\.\.$",
+        ),
         (b"SSH-2.0-server\r\n\r\n", ServerFailed, "no HTTP answer"),
     ],
 )
@@ -541,6 +546,32 @@ def test_the_key_is_in_no_error(grader, settings):
     again = pickle.loads(pickle.dumps(caught.value))
     assert (type(again), str(again)) == (type(caught.value), str(caught.value))
     assert vars(again) == vars(caught.value) and again.requests == 1
+
+
+LONG_KEY = "sk-proj-a1B2c3D4e5F6g7H8i9J0"
+
+
+@pytest.mark.parametrize(
+    "echo",
+    [
+        LONG_KEY,
+        LONG_KEY[:-4],  # cut
+        LONG_KEY[:14] + "\n" + LONG_KEY[14:],
+        LONG_KEY[:14] + "<wbr>" + LONG_KEY[14:],
+        LONG_KEY.replace("-", "\\u002d"),
+        LONG_KEY.replace("-", "%2D"),
+        " ".join(LONG_KEY),
+    ],
+)
+def test_no_spelling_of_the_key_is_shown(echo):
+    told = own_words(f"Unauthorized: {echo} is unknown".encode(), secret=LONG_KEY)
+    letters = "".join(filter(str.isalnum, told))
+    assert "a1B2c3D4e5" not in letters, told
+
+
+def test_words_that_only_begin_like_a_key_are_shown():
+    told = own_words(b"Incorrect API key provided: sk-proj-a1***J0. Find yours on the site.", secret=LONG_KEY)
+    assert told == "Incorrect API key provided: sk-proj-a1***J0. Find yours on the site."
 
 
 @pytest.mark.parametrize("key", [f"{KEY}\nsecond: line", f"{KEY}ß"])

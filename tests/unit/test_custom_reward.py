@@ -6,9 +6,11 @@ import os
 import select
 import subprocess
 import sys
+import time
 from pathlib import Path
 from random import Random
 
+import psutil
 import pytest
 
 from onepo.data.schema import parse_task
@@ -443,3 +445,68 @@ def test_the_recipe():
         assert score(reward, "bread", **fields).value == 0.0
     finally:
         reward.close()
+
+
+BREEDER = """
+import os, subprocess, sys
+command = [sys.executable, "-c", "import sys; print(file=sys.stderr); sys.stdin.read()"]
+
+def start():
+    return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True).pid
+
+imported = start()
+
+def score(messages, response, record):
+    pid = start()
+    if record.get("hang"):
+        open(record["told"], "w").write(f"{imported} {pid}")
+        import time
+        time.sleep(600)
+    return float(pid)
+"""
+
+
+@pytest.mark.parametrize("how", ["in time", "too late"])
+def test_nothing_that_the_function_started_is_left(make, tmp_path, how):
+    """Not even with a session of its own, in which a group's end does not reach it."""
+    reward = make(BREEDER, timeout=1.0 if how == "too late" else 30.0)
+    if how == "too late":
+        told = tmp_path / "told"
+        assert score(reward, hang=True, told=str(told)).failure == "timed_out"
+        started = [int(pid) for pid in told.read_text().split()]
+    else:
+        started = [int(score(reward).value)]
+    reward.close()
+    assert psutil.wait_procs([psutil.Process(pid) for pid in started if psutil.pid_exists(pid)], timeout=10)[1] == []
+
+
+def test_what_the_start_looked_at_is_ended_too(tmp_path):
+    file = tmp_path / "reward.py"
+    file.write_text(BREEDER + f"\nopen({str(tmp_path / 'told')!r}, 'w').write(str(imported))\n")
+    check_reward_function(f"{file}:score")
+    pid = int((tmp_path / "told").read_text())
+    assert not psutil.pid_exists(pid) or psutil.wait_procs([psutil.Process(pid)], timeout=10)[1] == []
+
+
+@pytest.mark.parametrize(("given", "value"), [("__import__('decimal').Decimal('0.5')", 0.5), ("1e39", None)])
+def test_numbers_of_other_kinds_and_sizes(make, given, value):
+    assert score(make(f"def score(messages, response, record):\n    return {given}")).value == value
+
+
+@pytest.mark.parametrize("line", ['{"call": "1"}', "[]", '{"call": 1, "value": "abc"}', "7"])
+def test_a_function_that_writes_into_our_socket_ends_its_own_process_only(make, line):
+    code = f"""
+import os, stat
+
+def score(messages, response, record):
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        try:
+            if stat.S_ISSOCK(os.fstat(fd).st_mode):
+                os.write(fd, {line!r}.encode() + b"\\n")
+        except OSError:
+            pass
+    return 0.5
+"""
+    began = time.monotonic()
+    result = score(make(code, timeout=60.0))
+    assert result.failure == "error" and time.monotonic() - began < 30

@@ -2,11 +2,13 @@
 
 import asyncio
 import dataclasses
+import json
 import sqlite3
 from collections.abc import Awaitable, Callable
 
 import pytest
 
+from onepo.endpoints.answers import read_completion
 from onepo.endpoints.chat import ChatEndpoint, Completion, RequestForm
 from onepo.teachers import answers as answers_module
 from onepo.teachers.answers import AnswerStore
@@ -89,8 +91,11 @@ def test_what_a_text_is_made_of(said, learned):
     assert answer_text(Completion(said, None, None, 1)) == learned
 
 
-def test_reasoning_that_is_no_text_is_left_out():
-    assert answer_text(Completion("Because.", [{"summary": "Hm."}], "stop", 1)) == "Because."
+@pytest.mark.parametrize("odd", [["stop"], {"reason": "stop"}, 7])
+def test_fields_that_are_no_text_are_left_out(odd):
+    message = {"content": "Because.", "reasoning_content": odd}
+    content = json.dumps({"choices": [{"message": message, "finish_reason": odd}]}).encode()
+    assert answer_text(read_completion(content)) == "Because."
 
 
 @pytest.mark.parametrize(
@@ -102,6 +107,8 @@ def test_reasoning_that_is_no_text_is_left_out():
         (Completion(" \n", None, "stop", 1), "no_answer", "empty"),
         (Completion("Because of", None, "length", 1), "cut_off", "token limit"),
         (Completion("Because of", None, "content_filter", 1), "cut_off", "content filter"),
+        (Completion("Because of", None, "abort", 1), "cut_off", "its finish_reason is 'abort'"),
+        (Completion("Because of", None, "MAX_TOKENS", 1), "cut_off", "its finish_reason is 'MAX_TOKENS'"),
     ],
 )
 def test_nothing_to_learn_from(completion, kind, words):

@@ -1,10 +1,12 @@
 """Teacher answers on disk: what is found again, who may share the file, and what is no such file."""
 
+import contextlib
 import multiprocessing
 import sqlite3
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -186,3 +188,17 @@ def test_a_writer_that_never_ends_is_told(path, monkeypatch):
     other.execute("COMMIT")
     store.put("m", ask("Why?"), "So.")
     assert store.get("m", ask("Why?")) == "So."
+
+
+def test_a_file_that_stays_locked_is_waited_for_once(path, monkeypatch):
+    monkeypatch.setattr(module, "_PATIENCE", 0.5)
+    with AnswerStore(path) as store, contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        began = time.monotonic()
+        for number in range(20):
+            with pytest.raises(UserError, match="locked"):
+                store.put("m", ask(str(number)), "Because.")
+        assert 0.5 <= time.monotonic() - began < 3
+        other.execute("COMMIT")
+        store.put("m", ask("Why?"), "Because.")
+        assert store.get("m", ask("Why?")) == "Because."

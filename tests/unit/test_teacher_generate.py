@@ -126,7 +126,7 @@ def test_the_missing_responses_are_filled_in(server, data, tmp_path):
     assert "2/2" in result.stdout
     assert "answers: 2, of about" in result.stdout and "requests: 2" in result.stdout
     assert "with a teacher response: 5; without: 0" in result.stdout
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.jsonl", "out.answers.sqlite", "out.jsonl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.jsonl", "out.jsonl", "out.jsonl.answers.sqlite"]
 
 
 def test_existing_responses_are_replaced_on_request(generate, server, data, tmp_path):
@@ -143,7 +143,7 @@ def test_a_second_call_asks_for_what_is_missing(generate, server, data, tmp_path
     assert len(asked(server)) == 1
     assert [bool(record.get("teacher_response")) for record in lines(tmp_path / "out.jsonl")] == [1, 1, 0, 0, 0]
     result = generate(data)
-    assert asked(server) == ["two"] and "out.answers.sqlite: 1\n" in result.stdout
+    assert asked(server) == ["two"] and "out.jsonl.answers.sqlite: 1\n" in result.stdout
     server.stop()
     result = generate(data)
     assert result.returncode == 0 and not server.requests
@@ -297,8 +297,8 @@ def test_what_cannot_be_used_is_refused(generate, server, data, tmp_path):
     assert "give it the suffix .jsonl" in refused(generate(mixed, tmp_path / "out.parquet"))
     (tmp_path / "taken.jsonl").write_text("mine")
     assert "exists, and was not written by this tool" in refused(generate(data, tmp_path / "taken.jsonl"))
-    (tmp_path / "out.answers.sqlite").write_text("no database")
-    assert "out.answers.sqlite: is damaged" in refused(generate(data))
+    (tmp_path / "out.jsonl.answers.sqlite").write_text("no database")
+    assert "out.jsonl.answers.sqlite: is damaged" in refused(generate(data))
     assert not server.requests
     assert (tmp_path / "taken.jsonl").read_text() == "mine" and not (tmp_path / "out.jsonl").exists()
 

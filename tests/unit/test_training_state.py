@@ -35,7 +35,7 @@ def make_checkpoint(folder: Path, config, learners=2) -> Path:
             torch.save({}, folder / "actor" / f"{part}_world_size_{learners}_rank_{rank}.pt")
     torch.save({}, folder / "data.pt")
     write_retirement(folder, {"rates": [0.5], "disabled_reason": None})
-    write_state(folder, facts=run_facts(config), metrics_file=folder / "metrics.jsonl")
+    write_state(folder, step=4, facts=run_facts(config), metrics_file=folder / "metrics.jsonl")
     return folder
 
 
@@ -64,7 +64,7 @@ def test_a_part_that_was_cut_is_named(name, config, tmp_path):
 
 def test_metrics_are_found_when_the_run_has_moved(config, tmp_path):
     checkpoint = make_checkpoint(tmp_path / "run" / "checkpoints" / "global_step_4", config)
-    write_state(checkpoint, facts=run_facts(config), metrics_file=tmp_path / "run" / "metrics.jsonl")
+    write_state(checkpoint, step=4, facts=run_facts(config), metrics_file=tmp_path / "run" / "metrics.jsonl")
     (tmp_path / "run" / "metrics.jsonl").touch()
     assert metrics_file(checkpoint) == tmp_path / "run" / "metrics.jsonl"
     (tmp_path / "run").rename(tmp_path / "moved")
@@ -75,10 +75,10 @@ def test_metrics_are_found_when_the_run_has_moved(config, tmp_path):
 def test_a_fact_that_an_older_version_did_not_keep_is_a_difference(config, tmp_path):
     checkpoint = make_checkpoint(tmp_path / "global_step_4", config)
     facts = run_facts(config)
-    write_state(checkpoint, facts={**facts, "seed": None}, metrics_file=tmp_path / "metrics.jsonl")
+    write_state(checkpoint, step=4, facts={**facts, "seed": None}, metrics_file=tmp_path / "metrics.jsonl")
     assert differences(checkpoint, facts) == ["SEED (None then, 42 now)"]
     del (older := dict(facts))["strategy"]
-    write_state(checkpoint, facts=older, metrics_file=tmp_path / "metrics.jsonl")
+    write_state(checkpoint, step=4, facts=older, metrics_file=tmp_path / "metrics.jsonl")
     assert differences(checkpoint, facts) == ["actor_rollout_ref.actor.strategy (None then, fsdp2 now)"]
 
 
