@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Linux only. Makes the CPU environment: checks the machine, installs requirements-cpu.txt into a virtual environment.
-#   bash scripts/setup_env.sh [DIRECTORY]     default .venv; returns at once when it is up to date
+# Linux only. Makes an environment: checks the machine, installs exact versions into a virtual environment.
+#   bash scripts/setup_env.sh [DIRECTORY [REQUIREMENTS]]     default .venv requirements-cpu.txt, the CPU environment;
+#                                                            returns at once when it is up to date
 #   PYTHON=/path/to/python                    the Python to build it from (3.11 or 3.12)
 #   TORCH_INDEX_URL=https://...               an additional package index, for CPU-only PyTorch wheels
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 VENV=${1:-.venv}
+REQUIREMENTS=${2:-requirements-cpu.txt}
 STAMP=${VENV}/.onepo-stamp
 GIB=$((1024 * 1024))   # in KiB, the unit of df and /proc/meminfo
 
@@ -44,7 +46,7 @@ check_machine() {
 # What an environment is made of, its place included (its scripts name it); only a finished one has a stamp.
 fingerprint() {
   "${VENV}/bin/python" -c 'import sys; print(sys.prefix, sys.version)' &&
-    cat requirements-cpu.txt setup.py pyproject.toml | sha256sum
+    cat "${REQUIREMENTS}" setup.py pyproject.toml | sha256sum
 }
 
 [[ $(uname -s) == Linux ]] || die "this runs on Linux only, and this is $(uname -s)"
@@ -56,11 +58,15 @@ if [[ -f ${STAMP} ]] && fingerprint 2>/dev/null | cmp -s - "${STAMP}"; then exit
 find_python
 check_machine
 say "$("${PYTHON}" --version) at $(type -P "${PYTHON}")"
-say "downloads about 0.5 GB into ${VENV} (2.2 GB on disk). Where the package index serves PyTorch with CUDA, several GB"
-say "more: set TORCH_INDEX_URL to an index of CPU wheels to avoid that. This takes a few minutes, once."
+if [[ ${REQUIREMENTS} == requirements-cpu.txt ]]; then
+  say "downloads about 0.5 GB into ${VENV} (2.2 GB on disk). Where the package index serves PyTorch with CUDA, several GB"
+  say "more: set TORCH_INDEX_URL to an index of CPU wheels to avoid that. This takes a few minutes, once."
+else
+  say "downloads about 0.3 GB into ${VENV} (1 GB on disk). This takes a minute or two, once."
+fi
 "${PYTHON}" -m venv --clear "${VENV}"
 PIP=("${VENV}/bin/python" -m pip --disable-pip-version-check install --quiet)
-"${PIP[@]}" ${TORCH_INDEX_URL:+--extra-index-url "${TORCH_INDEX_URL}"} -r requirements-cpu.txt
+"${PIP[@]}" ${TORCH_INDEX_URL:+--extra-index-url "${TORCH_INDEX_URL}"} -r "${REQUIREMENTS}"
 "${PIP[@]}" --no-deps --no-build-isolation -e .
 fingerprint >"${STAMP}"
 say "ready: ${VENV}/bin/python"

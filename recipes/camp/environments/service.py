@@ -139,7 +139,14 @@ class TextEnvironment(Environment[TextAction, TextObservation, State]):
             episode.close()
 
     async def _in_time(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        running = asyncio.create_task(asyncio.to_thread(call, *arguments))
+        loop, started = asyncio.get_running_loop(), asyncio.Event()
+
+        def timed() -> Any:
+            loop.call_soon_threadsafe(started.set)  # waiting for a thread is nobody's fault
+            return call(*arguments)
+
+        running = asyncio.create_task(asyncio.to_thread(timed))
+        await started.wait()
         done, _ = await asyncio.wait({running}, timeout=self._domain.seconds)
         if done:
             return running.result()
