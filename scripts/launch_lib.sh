@@ -99,15 +99,16 @@ private_ray_dir() {  # Ray's sockets need a short path, and no other user may re
     stop_on_problems
   fi
   trap 'rm -rf -- "${RAY_DIR}"' EXIT
-  printf '%s' "$$" >"${RAY_DIR}/launcher"
+  exec {RAY_LOCK}>"${RAY_DIR}/launcher.new"   # locked for as long as a process of this run has it open
+  if flock -n "${RAY_LOCK}" 2>/dev/null; then mv -- "${RAY_DIR}/launcher.new" "${RAY_DIR}/launcher"; fi
 }
 
 sweep_ray_dirs() {  # what launchers left that were killed together with their trainer: it may hold a key
-  local found pid
+  local found
   for found in "$1"/onepo-????; do
-    [[ -O ${found} && -f ${found}/launcher ]] || continue
-    pid=$(<"${found}/launcher")
-    if [[ ${pid} =~ ^[0-9]+$ ]] && ! kill -0 "${pid}" 2>/dev/null; then rm -rf -- "${found}"; fi
+    if [[ -O ${found} && -f ${found}/launcher ]] && flock -n "${found}/launcher" true 2>/dev/null; then
+      rm -rf -- "${found}" 2>/dev/null || true
+    fi
   done
 }
 

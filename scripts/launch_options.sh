@@ -55,7 +55,7 @@ read_arguments() {
     key=${word%%=*} name=${key#-} name=${name#-} name=${name//-/_} name=${name^^}
     if [[ ${word} == -h || ${word} == --help ]]; then show_help; exit 0
     elif is_option "${name}" || [[ ${key} =~ ^[A-Z][A-Z0-9_]*$ && ${word} == *=* ]]; then
-      problem "${key}: is an environment variable, and no argument: ${name}=... bash ${0##*/}"
+      problem "${key}: is set in the environment, not as an argument: ${name}=... bash ${0##*/}"
     elif [[ ${word} == -* || ${word} != [~]* && ${word} != *=* ]]; then
       problem "${key}: neither an option (see --help) nor a Hydra override of the form key=value"
     fi

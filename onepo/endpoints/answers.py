@@ -10,6 +10,7 @@ from typing import Any
 
 SHOWN_CHARACTERS = 300
 _LOOKED_AT = 2**13  # bytes of an error's answer
+_HIDDEN = "\0"
 _TELLING = 12  # letters and digits of a key; fewer are what many keys begin with
 
 # Engines and gateways word it differently, most give no code for it: vLLM, SGLang, OpenAI, llama.cpp, TGI, Gemini.
@@ -74,9 +75,10 @@ def one_line(text: str, *, secret: str | None) -> str:
     Where more than a few characters of the secret are left, in whatever spelling, nothing of the text is shown.
     """
     if secret:
-        text = text.replace(secret, "[key]")
+        text = text.replace(secret, _HIDDEN)
         if _holds_a_part(text, secret):
             return "its words are not shown, because they hold a part of the key"
+        text = text.replace(_HIDDEN, "[key]")
     line = " ".join("".join(character if character.isprintable() else " " for character in text).split())
     return line if len(line) <= SHOWN_CHARACTERS else line[: SHOWN_CHARACTERS - 3] + "..."
 

@@ -101,10 +101,20 @@ async def served_names(url: str, api_key: str | None) -> list[str]:
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(_MODELS_TIMEOUT)) as session,
             session.get(address, headers=headers, allow_redirects=False, proxy=proxy_for(url)) as response,
         ):
-            listed = json.loads(await response.content.read(_LONGEST_LIST))  # a longer one is cut, and no JSON
+            listed = json.loads(await _beginning(response))
         return [one_line(str(entry["id"]), secret=api_key) for entry in listed["data"]]
     except (aiohttp.ClientError, asyncio.TimeoutError, ValueError, LookupError, TypeError, RecursionError):
         return []
+
+
+async def _beginning(response: aiohttp.ClientResponse) -> bytes:
+    """The body, or so much of it that the rest makes no message better; that is no JSON then."""
+    content = bytearray()
+    async for part in response.content.iter_chunked(2**16):
+        content += part
+        if len(content) > _LONGEST_LIST:
+            break
+    return bytes(content)
 
 
 def _reachable(error: EndpointUnavailable, who: str) -> str:

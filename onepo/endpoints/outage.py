@@ -53,14 +53,12 @@ class OutageClock:
             if now - self._last_failure > _FORGOTTEN_SECONDS and not self.given_up:
                 self._away_since = None  # nobody has asked for a while: that outage may long be over
             self._last_failure = now
-            if error.retry_after:  # busy, and there
-                return min(failing_since + self._limit - now, max(_BACK_OFF(state), error.retry_after))
             if self._away_since is None:
                 self._away_since = now
                 logger.warning("%s; it is tried again for up to %g s", error.reason, self._limit)
             self.given_up = self.given_up or now >= self._away_since + self._limit
             left = min(failing_since, self._away_since) + self._limit - now
-            return min(left, _BACK_OFF(state))
+            return min(left, max(_BACK_OFF(state), error.retry_after))
 
         return AsyncRetrying(
             retry=retry_if_exception_type(EndpointUnavailable),

@@ -72,12 +72,12 @@ def check(config: DictConfig) -> Checked:
         problems += grader_problems(config, settings, files.open_ended)
     if files.open_ended or files.custom:
         problems += endless_problems(settings)
+    checkpoint = find_checkpoint(Path(settings.resume)) if settings.resume else None
     if not problems:
-        problems += resume_problems(config, settings)  # compares with the files that have just been found readable
+        problems += resume_problems(config, settings, checkpoint)  # compares with the files just found readable
     if files.custom:
         problems += reward_function_problems(settings, files.custom)
     _refuse(problems)
-    checkpoint = find_checkpoint(Path(settings.resume)) if settings.resume else None
     return Checked(settings, files.open_ended, files.custom, final_step, checkpoint)
 
 

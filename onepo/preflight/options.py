@@ -100,11 +100,11 @@ def option_problems(config: DictConfig, settings: Settings) -> Iterator[str]:
 
 
 def endless_problems(settings: Settings) -> Iterator[str]:
-    """Sampling that a grader which always fails would keep going; only for data that needs gradings."""
+    """Sampling that rewards which always fail would keep going; only for data whose rewards can fail."""
     if settings.grader.max_failure_rate == 1 and settings.max_num_gen_batches <= 0:
         yield (
-            "REWARD_MAX_FAILURE_RATE=1 never stops, and MAX_NUM_GEN_BATCHES=0 samples without limit: a grader that is "
-            "lost would be asked for ever. Set one of them to something else"
+            f"REWARD_MAX_FAILURE_RATE=1 never stops, and MAX_NUM_GEN_BATCHES={settings.max_num_gen_batches} samples "
+            "without limit: what gives the rewards would be asked for ever once it is lost. Set one of them differently"
         )
 
 

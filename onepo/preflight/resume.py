@@ -7,13 +7,13 @@ from omegaconf import DictConfig
 
 from onepo.settings import Settings
 from onepo.trainers.checkpoints import step_of
-from onepo.trainers.training_state import broken_parts, differences, find_checkpoint, has_state, run_facts, saved_step
+from onepo.trainers.training_state import broken_parts, differences, has_state, run_facts, saved_step
 
 
-def resume_problems(config: DictConfig, settings: Settings) -> Iterator[str]:
+def resume_problems(config: DictConfig, settings: Settings, checkpoint: Path | None) -> Iterator[str]:
+    """Problems of the checkpoint that was found for ``RESUME``."""
     if settings.resume is None:
         return
-    checkpoint = find_checkpoint(Path(settings.resume))
     if checkpoint is None:
         yield f"RESUME={settings.resume}: there is no checkpoint (a global_step_N directory, or a run that has one)"
         return

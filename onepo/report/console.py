@@ -37,7 +37,7 @@ class RunConsole:
         self._thread = threading.Thread(target=self._run, name="onepo-console", daemon=True)
         self._started = self._step_started = self._last_progress = time.monotonic()
         self._step: int | None = None
-        self._learning = False
+        self._doing: str | None = None  # when it is not sampling
         self._plan: dict[str, Any] = {}
         self._seconds: list[float] = []
         self._live_line = False
@@ -105,12 +105,11 @@ class RunConsole:
         )
 
     def _on_begin(self, event: dict[str, Any]) -> None:
-        self._step = event["step"]
-        self._learning = False
+        self._step, self._doing = event["step"], None
         self._step_started = self._last_progress = time.monotonic()
 
-    def _on_learning(self, event: dict[str, Any]) -> None:
-        self._learning = True
+    def _on_phase(self, event: dict[str, Any]) -> None:
+        self._doing = event["name"]
 
     def _on_step(self, event: dict[str, Any]) -> None:
         if "reward/score" in event:
@@ -141,8 +140,8 @@ class RunConsole:
         self._last_progress = now
         if self._step is None:
             text = f"{self._phase}: {now - self._started:.0f} s"
-        elif self._learning:
-            text = f"step {self._step}: learning from the batch, {now - self._step_started:.0f} s"
+        elif self._doing:
+            text = f"step {self._step}: {self._doing}, {now - self._step_started:.0f} s"
         else:
             text = progress_line(self._step, self._plan, self._live(self._step), now - self._step_started)
         with self._lock, suppress(OSError):

@@ -16,20 +16,23 @@ import json
 import numbers
 import os
 import reprlib
+import resource
 import signal
 import socket
 import sys
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 _ARGUMENTS = ("messages", "response", "record")
 _PARENT_DEATH_SIGNAL, _CHILD_SUBREAPER = 1, 36  # PR_SET_PDEATHSIG and PR_SET_CHILD_SUBREAPER of prctl(2)
 _FIRST_TO_DIE = "1000"  # of the kernel's scores for a machine that is out of memory
 _LONGEST_LINE = 1 << 40  # bytes; asyncio wants a number
+_ENDING_SECONDS = 5.0
 _SHOWN_CHARACTERS = 300
 _LARGEST = 3.4e38  # of the 32-bit numbers in which rewards are kept
 
@@ -118,7 +121,7 @@ def _judged(value: Any) -> Answer:
     if usable:
         return {"value": float(number)}
     found = _one_line(reprlib.repr(value))
-    return {"failure": "not_a_number", "explanation": f"found {found}, expected a finite number"}
+    return {"failure": "not_a_number", "explanation": f"found {found}, expected a finite number of 32 bits"}
 
 
 def _error(error: BaseException, file: Path) -> Answer:
@@ -145,26 +148,48 @@ def _line(**message: Any) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 
-def _guard(child: int) -> None:
-    """Wait for the end of the process that has the function, or for our own; then end all that it started.
+def _watch(child: int, *, leaving_nothing: bool) -> NoReturn:
+    """Wait for the child's end, or order it when TERM comes; then end in the same way.
 
-    Whatever it was started with, even in a session of its own, is a child of this process once its parent is gone.
+    Args:
+        leaving_nothing: end all that the child started, too. Whatever it was started with, even in a session of its
+            own, is a child of this process once its parent is gone.
     """
-    status = 0
-    with suppress(_Ordered):
-        _, status = os.waitpid(child, 0)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    while children := _children():
-        for pid in children:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        with suppress(ChildProcessError):
-            os.waitpid(-1, 0)
-    code = os.waitstatus_to_exitcode(status)
-    if code < 0:  # end in the same way, for whoever asks how it ended
-        signal.signal(-code, signal.SIG_DFL) if -code != signal.SIGKILL else None
+    status = None
+    while status is None:
+        if signal.sigwait([signal.SIGCHLD, signal.SIGTERM]) == signal.SIGTERM:
+            if leaving_nothing:
+                break
+            os.kill(child, signal.SIGTERM)
+        for pid, code in _ended():
+            status = code if pid == child else status
+    if leaving_nothing:
+        _end_children()
+    code = os.waitstatus_to_exitcode(status or 0)
+    if code < 0:  # so that whoever asks how it ended learns of the signal
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with suppress(OSError):  # KILL has no handler
+            signal.signal(-code, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [-code])
         os.kill(os.getpid(), -code)
     os._exit(code)
+
+
+def _ended() -> Iterator[tuple[int, int]]:
+    """The children that have ended, with their statuses; orphans, which came to a subreaper, are among them."""
+    with suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            yield ended
+
+
+def _end_children() -> None:
+    until = time.monotonic() + _ENDING_SECONDS  # one that hangs in the kernel, or has another user, is left to it
+    while (children := _children()) and time.monotonic() < until:
+        for pid in children:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        list(_ended())
+        time.sleep(0.01)
 
 
 def _children() -> list[int]:
@@ -179,33 +204,43 @@ def _children() -> list[int]:
     return found
 
 
-class _Ordered(BaseException):
-    """TERM: the owner wants the end, or has ended."""
-
-
-def _end_in_order(number: int, frame: Any) -> None:
-    raise _Ordered
+def _fork(owner: int) -> int:
+    """Fork; the child gets TERM when its parent dies. Returns the child's number, 0 in the child."""
+    parent = os.getpid()
+    if os.getppid() != owner:  # it died before the kernel knew
+        os._exit(0)
+    child = os.fork()
+    if child == 0:
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+        if os.getppid() != parent:
+            os._exit(0)
+    return child
 
 
 def main(file: Path, name: str, descriptor: int, owner: int) -> None:
-    signal.signal(signal.SIGTERM, _end_in_order)
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    """Three processes: the owner's child, which Ray kills with its own; a guard; and the one that has the function."""
+    for number in (signal.SIGINT, signal.SIGHUP):  # of a terminal: the owner's to decide
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGCHLD])
     libc = ctypes.CDLL(None)
-    libc.prctl(_CHILD_SUBREAPER, 1)
     libc.prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
-    if os.getppid() != owner:  # it died before the kernel knew
-        return
-    guard = os.getpid()
-    if child := os.fork():
+    first = os.getpid()
+    if guard := _fork(owner):
         os.close(descriptor)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
-        _guard(child)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+        _watch(guard, leaving_nothing=False)
+    libc.prctl(_CHILD_SUBREAPER, 1)
+    guard = os.getpid()
+    if child := _fork(first):
+        os.close(descriptor)
+        _watch(child, leaving_nothing=True)
     libc.prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM, signal.SIGCHLD])
+    os.setpgid(0, 0)  # out of the terminal's reach
     if os.getppid() != guard:
         return
-    os.setpgid(0, 0)
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_DIE)
     channel = socket.socket(fileno=descriptor)

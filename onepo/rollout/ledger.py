@@ -98,7 +98,7 @@ class RunLedger:
     def report_grading(self, step: int, course: GradingCourse, *, validate: bool) -> None:
         """The grading of one response is over: it has a score, or it is given up."""
         (self._validation_gradings if validate else self._gradings[step]).add(course)
-        what = "a grading failed" if course.rubrics else "the reward function failed"
+        what = "a grading failed" if course.rubrics else "a reward failed"
         self._note_failure(what, course.failure, course.explanation)
 
     def report_teacher_answer(self, step: int, answer: TeacherAnswer) -> None:

@@ -53,14 +53,14 @@ class AnswerStore:
     def get(self, model: str, messages: list[dict[str, str]]) -> str | None:
         """The answer to a question, None when there is none yet."""
         query = "SELECT answer FROM answers WHERE question = ?"
-        with self._file():
+        with self._lock, self._troubles_told():
             row = self._database.execute(query, (question_key(model, messages),)).fetchone()
         return row and row[0]
 
     def put(self, model: str, messages: list[dict[str, str]], answer: str) -> None:
         """Keep an answer; of several to one question the first stays."""
         insert = "INSERT OR IGNORE INTO answers (question, answer) VALUES (?, ?)"
-        with self._file():
+        with self._lock, self._troubles_told(), self._patience_kept():
             self._database.execute(insert, (question_key(model, messages), answer))
 
     def __enter__(self) -> "AnswerStore":
@@ -86,15 +86,15 @@ class AnswerStore:
             raise sqlite3.DatabaseError(" ".join(str(problem).split()))
 
     @contextlib.contextmanager
-    def _file(self) -> Iterator[None]:
-        with self._lock, self._troubles_told():
-            try:
-                yield
-                self._be_patient(_PATIENCE)
-            except sqlite3.OperationalError:
-                # one that was locked for that long is not waited for again: questions would queue up behind it
+    def _patience_kept(self) -> Iterator[None]:
+        """A file that was locked for that long is not waited for again: questions would queue up behind it."""
+        try:
+            yield
+            self._be_patient(_PATIENCE)
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error):
                 self._be_patient(0.0)
-                raise
+            raise
 
     def _be_patient(self, seconds: float) -> None:
         if self._patience != seconds:

@@ -41,7 +41,6 @@ OPTIONS = dataclasses.replace(TEACHER, url="--url", model="--model", timeout="--
 ANSWERS_SUFFIX = ".answers.sqlite"
 CHARACTERS_PER_TOKEN = 3.5  # a rule of thumb: no tokenizer of the teacher is at hand
 INCOMPLETE = 3  # exit code
-_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LONGEST_TIMEOUT = 86400.0
 
 
@@ -219,7 +218,8 @@ async def _work(
 
     workers = [asyncio.create_task(work()) for _ in range(min(concurrency, len(questions)))]
     loop = asyncio.get_running_loop()
-    for number in _STOPS:
+    stops = [s for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) is not signal.SIG_IGN]
+    for number in stops:
         loop.add_signal_handler(number, stop, number)
     try:
         await asyncio.gather(*workers)
@@ -227,7 +227,7 @@ async def _work(
         if totals.stopped_by is None:
             raise
     finally:
-        for number in _STOPS:
+        for number in stops:
             loop.remove_signal_handler(number)
     return totals
 

@@ -14,7 +14,7 @@ from onepo.rewards.visible_answer import after_thinking
 from onepo.teachers.answers import AnswerStore, question_key
 
 _OPEN, _CLOSE = "<think>", "</think>"
-_WHOLE = {None, "", "stop", "eos", "eos_token", "end_turn", "stop_sequence"}
+_WHOLE = {None, "", "stop", "eos", "eos_token", "end_turn", "stop_sequence", "complete", "completed", "done"}
 _CUT_OFF = {"length": "at the token limit", "content_filter": "by the endpoint's content filter"}
 
 

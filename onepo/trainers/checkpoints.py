@@ -69,16 +69,20 @@ def write_stop_ids(model_dir: Path, stop_ids: list[int]) -> None:
     path.write_text(json.dumps(config, indent=2) + "\n")
 
 
-def write_rope_theta(model_dir: Path) -> None:
-    """Give the exported model the key that transformers 4 reads: it would take its default without a word.
+def write_rope_settings(model_dir: Path) -> None:
+    """Give the exported model the keys that transformers 4 reads: it would take its defaults without a word.
 
     transformers 5 writes ``rope_parameters`` alone, and inference engines are still built on version 4.
     """
     path = model_dir / "config.json"
     config = json.loads(path.read_text())
-    theta = (config.get("rope_parameters") or {}).get("rope_theta")
-    if theta is not None and "rope_theta" not in config:
-        path.write_text(json.dumps({**config, "rope_theta": theta}, indent=2) + "\n")
+    for section in (config, config.get("text_config") or {}):
+        rope = dict(section.get("rope_parameters") or {})
+        if (theta := rope.pop("rope_theta", None)) is not None:
+            section.setdefault("rope_theta", theta)
+            if rope.get("rope_type", "default") != "default":
+                section.setdefault("rope_scaling", rope)
+    path.write_text(json.dumps(config, indent=2) + "\n")
 
 
 def write_retirement(checkpoint: Path, state: dict) -> None:

@@ -29,7 +29,7 @@ class FillsBatches:
         if stop := self._too_many_failed(planned=0):
             raise stop
         super().on_sample_end()
-        self.journal.event("learning")
+        self.journal.event("phase", name="learning from the batch")
 
     def _submit_batch_to_rollout(self, batch):
         self._dispatched += len(batch)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+import torch
 import transfer_queue as tq
 from omegaconf import open_dict
 
@@ -26,6 +27,7 @@ _SAMPLE_COLUMNS = (
     "extra_fields",
     TEACHER_MASK,
 )
+_NO_DAMAGE = (MemoryError, torch.OutOfMemoryError, ray.exceptions.RayActorError)  # nor anything else of the file
 logger = logging.getLogger(__name__)
 
 
@@ -48,7 +50,7 @@ class KeepsRun:
         try:
             super()._load_checkpoint()
         except Exception as error:
-            if not self.settings.resume:
+            if not self.settings.resume or isinstance(getattr(error, "cause", error), _NO_DAMAGE):
                 raise
             logger.exception("the checkpoint cannot be loaded")
             raise UserError(f"RESUME={self.settings.resume}: cannot be loaded: {last_line(error)}") from None
@@ -66,6 +68,7 @@ class KeepsRun:
                 self.journal.event("note", text=f"metrics of the earlier run are missing: {earlier} {lost}")
 
     def _save_checkpoint(self):
+        self.journal.event("phase", name="saving a checkpoint")
         root = Path(self.config.trainer.default_local_dir)
         self.config.trainer.default_local_dir = str(checkpoints.start_staging(root))
         try:
@@ -74,7 +77,7 @@ class KeepsRun:
         finally:
             self.config.trainer.default_local_dir = str(root)
         checkpoints.write_stop_ids(checkpoints.model_folder(staged), self._stop_ids)
-        checkpoints.write_rope_theta(checkpoints.model_folder(staged))
+        checkpoints.write_rope_settings(checkpoints.model_folder(staged))
         checkpoints.write_retirement(staged, ray.get(self.ledger.state_dict.remote()))
         if self.settings.save_training_state:
             write_state(staged, step=self.global_steps, facts=self._facts, metrics_file=self.journal.metrics_file)
@@ -84,7 +87,8 @@ class KeepsRun:
 
     def _tell_samples(self):
         if size := samples_bytes(self.config, self.settings, final_step=self.schedule.final_step):
-            every = f"every {self.settings.rollout_dump_freq} steps"
+            freq = self.settings.rollout_dump_freq
+            every = f"every {freq} steps" if freq > 1 else "at every step"
             told = f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.1f} kB"
             text = f"rollouts are kept {every} for python -m onepo.show, at most about {told} in all"
             self.journal.event("note", text=text)

@@ -27,20 +27,6 @@ class Rubric(BaseModel):
     points: float
 
 
-def samples_file(run_dir: str | Path, step: int) -> Path:
-    return Path(run_dir) / SAMPLES_DIR / f"{step}.jsonl"
-
-
-def chosen_groups(uids: list[str], records: list[int], count: int) -> list[int]:
-    """The rows of the ``count`` groups whose records come first in the data, group by group.
-
-    Args:
-        uids, records: per row, the group and the number of its record.
-    """
-    groups = sorted({(record, uid) for record, uid in zip(records, uids, strict=True)})[:count]
-    return [row for _, group in groups for row, uid in enumerate(uids) if uid == group]
-
-
 class Sample(BaseModel):
     """One kept rollout."""
 
@@ -58,6 +44,20 @@ class Sample(BaseModel):
     def met_criteria(self) -> list[bool]:
         """For each rubric whether it was met; empty without a grading."""
         return TypeAdapter(list[bool]).validate_json(self.met) if self.met else []
+
+
+def samples_file(run_dir: str | Path, step: int) -> Path:
+    return Path(run_dir) / SAMPLES_DIR / f"{step}.jsonl"
+
+
+def chosen_groups(uids: list[str], records: list[int], count: int) -> list[int]:
+    """The rows of the ``count`` groups whose records come first in the data, group by group.
+
+    Args:
+        uids, records: per row, the group and the number of its record.
+    """
+    groups = sorted({(record, uid) for record, uid in zip(records, uids, strict=True)})[:count]
+    return [row for _, group in groups for row, uid in enumerate(uids) if uid == group]
 
 
 def write_samples(file: Path, rows: list[dict[str, Any]]) -> None:

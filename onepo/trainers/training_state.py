@@ -28,10 +28,12 @@ _OPTIONS = {
     "train_batch_size": "TRAIN_BATCH_SIZE",
     "loader_processes": "DATALOADER_NUM_WORKERS",
     "seed": "SEED",
+    "chat_options": "data.apply_chat_template_kwargs",
     "optim.lr": "ACTOR_LR",
     "optim.lr_warmup_steps": "LR_WARMUP_STEPS",
     "optim.weight_decay": "WEIGHT_DECAY",
 }
+_STUDENT_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 _DIGESTS = ("train_data", "student")
 _FOLLOWS = ("total_training_steps",)  # of the optimizer's options: it is made from others, which may change
 
@@ -40,17 +42,20 @@ def run_facts(config: DictConfig) -> dict[str, Any]:
     """What must be the same for a run to go on where another one stopped: by name, as JSON values.
 
     It is what the state itself holds, and what the order and number of the prompts depend on. Files are known by their
-    content, so that they may have moved; of the student only its architecture counts, because the checkpoint has its
-    weights.
+    content, so that they may have moved; of the student its weights do not count, which the checkpoint has.
     """
     files = config.data.train_files
+    student = Path(config.actor_rollout_ref.model.path)
     optimizer = OmegaConf.to_container(config.actor_rollout_ref.actor.optim, resolve=True)
     return {
         "learners": config.trainer.n_gpus_per_node * config.trainer.nnodes,
         "strategy": config.actor_rollout_ref.actor.strategy,
         "train_data": [_digest(Path(file)) for file in ([files] if isinstance(files, str) else files)],
         "max_prompt_length": config.data.max_prompt_length,
-        "student": _digest(Path(config.actor_rollout_ref.model.path, "config.json")),
+        "student": [_digest(student / name) for name in _STUDENT_FILES if (student / name).exists()],
+        "chat_options": OmegaConf.to_container(
+            config.data.apply_chat_template_kwargs or OmegaConf.create(), resolve=True
+        ),
         "train_batch_size": config.data.train_batch_size,
         "loader_processes": config.data.dataloader_num_workers,
         "seed": config.onepo.seed,
@@ -122,7 +127,7 @@ def _read_facts(checkpoint: Path) -> dict[str, Any]:
 
 def saved_step(checkpoint: Path) -> int:
     """The step after which it was saved, whatever its folder is called now."""
-    return _read_state(checkpoint)["step"]
+    return int(_read_state(checkpoint)["step"])
 
 
 def differences(checkpoint: Path, facts: dict[str, Any]) -> list[str]:

@@ -10,6 +10,7 @@ class Validates:
 
     def _validate(self):
         self._validating = True
+        self.journal.event("phase", name="validating")
         try:
             metrics = super()._validate()
             # raised when the next step begins, so that the metrics of this one are written down

@@ -77,7 +77,7 @@ def test_lists_may_lack_their_brackets(given, passed, dry_run):
         ("TRAIN_BATCH_SIZE=64", "TRAIN_BATCH_SIZE=... bash OnePO.sh"),
         ("device=cpu", "DEVICE=... bash OnePO.sh"),
         ("WANDB_API_KEY=s3cret", "WANDB_API_KEY=... bash OnePO.sh"),
-        ("ONEPO_TEACHER_API_KEY=s3cret", "is an environment variable, and no argument"),
+        ("ONEPO_TEACHER_API_KEY=s3cret", "is set in the environment, not as an argument"),
         ("--onepo-teacher-api-key=s3cret", "ONEPO_TEACHER_API_KEY=... bash OnePO.sh"),
         ("--api-key=s3cret", "see --help"),
         ("--again", "see --help"),

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -162,7 +163,9 @@ def test_what_counts_as_a_number(healthy, given, value):
 def test_what_is_no_finite_number_is_a_failure_and_no_zero(healthy, given, found):
     result = score(healthy, give=given)
     assert (result.value, result.failure) == (None, "not_a_number")
-    assert result.explanation.startswith(f"found {found}") and result.explanation.endswith(", expected a finite number")
+    assert result.explanation.startswith(f"found {found}") and result.explanation.endswith(
+        ", expected a finite number of 32 bits"
+    )
     assert len(result.explanation) < 400 and "\n" not in result.explanation
 
 
@@ -449,10 +452,9 @@ def test_the_recipe():
 
 BREEDER = """
 import os, subprocess, sys
-command = [sys.executable, "-c", "import sys; print(file=sys.stderr); sys.stdin.read()"]
 
 def start():
-    return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True).pid
+    return subprocess.Popen(["sleep", "600"], start_new_session=True).pid
 
 imported = start()
 
@@ -510,3 +512,45 @@ def score(messages, response, record):
     began = time.monotonic()
     result = score(make(code, timeout=60.0))
     assert result.failure == "error" and time.monotonic() - began < 30
+
+
+IN_RAY = """
+import asyncio, sys
+import psutil, ray
+from onepo.rewards.custom import CustomReward
+
+@ray.remote
+class Worker:
+    def __init__(self, spec):
+        self.reward = CustomReward(spec, timeout=30.0, workers=1)
+
+    async def score(self):
+        return (await self.reward.score(messages=[], response="", record={})).value
+
+ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
+worker = Worker.remote(sys.argv[1])
+started = int(ray.get(worker.score.remote()))
+assert psutil.pid_exists(started)
+ray.shutdown()
+print("started", started)
+"""
+
+
+def test_nothing_is_left_by_a_ray_worker_either(tmp_path):
+    """Ray kills the children of its workers, the first of which would otherwise be the guard."""
+    (tmp_path / "reward.py").write_text(BREEDER)
+    command = [sys.executable, "-c", IN_RAY, f"{tmp_path / 'reward.py'}:score"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    pid = int(done.stdout.split()[-1])
+    assert not psutil.pid_exists(pid) or psutil.wait_procs([psutil.Process(pid)], timeout=15)[1] == []
+
+
+@pytest.mark.parametrize("sent", ["INT", "HUP"])
+def test_signals_of_a_terminal_are_the_owners(make, sent):
+    reward = make("def score(messages, response, record):\n    return 0.5")
+    for process in psutil.Process().children(recursive=True):
+        if "custom_worker.py" in " ".join(process.cmdline()) and os.getpgid(process.pid) == os.getpgrp():
+            process.send_signal(getattr(signal, f"SIG{sent}"))
+    assert score(reward).value == 0.5

@@ -193,9 +193,10 @@ def test_a_writer_that_never_ends_is_told(path, monkeypatch):
 def test_a_file_that_stays_locked_is_waited_for_once(path, monkeypatch):
     monkeypatch.setattr(module, "_PATIENCE", 0.5)
     with AnswerStore(path) as store, contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN EXCLUSIVE")
+        other.execute("BEGIN IMMEDIATE")  # reading is possible, which must not count as the lock's end
         began = time.monotonic()
         for number in range(20):
+            assert store.get("m", ask(str(number))) is None
             with pytest.raises(UserError, match="locked"):
                 store.put("m", ask(str(number)), "Because.")
         assert 0.5 <= time.monotonic() - began < 3
