@@ -67,6 +67,7 @@ fi
 "${PYTHON}" -m venv --clear "${VENV}"
 PIP=("${VENV}/bin/python" -m pip --disable-pip-version-check install --quiet)
 "${PIP[@]}" ${TORCH_INDEX_URL:+--extra-index-url "${TORCH_INDEX_URL}"} -r "${REQUIREMENTS}"
-"${PIP[@]}" --no-deps --no-build-isolation -e .
+# the services find their package by its path: they are not to see what else is installed here
+[[ ${REQUIREMENTS} != requirements-cpu.txt ]] || "${PIP[@]}" --no-deps --no-build-isolation -e .
 fingerprint >"${STAMP}"
 say "ready: ${VENV}/bin/python"

@@ -64,7 +64,7 @@ def killed_after(step: int, folder: Path, options: dict[str, str]) -> Path:
     for process in run.members():
         process.send_signal(signal.SIGKILL)
     run.finish()
-    return run.run_dir
+    return run.run_dir.resolve()  # "latest" goes with the next run
 
 
 def test_checkpoints_that_are_not_what_they_seem_are_refused(options, whole, tmp_path):
