@@ -65,7 +65,8 @@ def test_the_seed_makes_the_episode(task):
 
 def test_another_process_makes_the_same_episode():
     code = "from camp.environments.database import DOMAIN; print(DOMAIN.open('steps', 5).begin(), end='')"
-    run = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": "1"}, capture_output=True)
+    environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
     assert run.stdout.decode() == DOMAIN.open("steps", 5).begin()
 
 

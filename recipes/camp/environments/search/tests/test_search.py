@@ -100,7 +100,8 @@ def test_another_process_has_the_same_documents():
         from camp.environments.search import DOMAIN
         episode = DOMAIN.open("three_hops", 5)
         print(episode.begin(), episode.act("search: mayor of the river town").text, end="")"""
-    run = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": "1"}, capture_output=True)
+    environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
     episode = DOMAIN.open("three_hops", 5)
     assert run.stdout.decode() == f"{episode.begin()} {episode.act('search: mayor of the river town').text}"
 
