@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import uuid
@@ -13,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from tests.conftest import ROOT
+from tests.launchers.conftest import mind_signals
 
 MARKER = "ONEPO_TEST_MARKER"  # in the environment of every process of a run, to find those left behind
 KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "PYTHONPATH")  # PYTHONPATH can put another verl in front
@@ -76,11 +76,6 @@ class Launch:
         return f"{self.stdout}\n{self.stderr}\n{log.read_text()[-5000:] if log.exists() else 'no log'}"
 
 
-def _mind_interrupts() -> None:
-    """As in a terminal: a shell's background job, as which the tests may run, hands down that INT is ignored."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def start(output_dir: Path, *overrides: str, **options: str) -> Launch:
     """Start ``OnePO.sh`` with the options of a run that takes seconds."""
     marker = uuid.uuid4().hex
@@ -92,6 +87,6 @@ def start(output_dir: Path, *overrides: str, **options: str) -> Launch:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=_mind_interrupts,
+        preexec_fn=mind_signals,
     )
     return Launch(process, output_dir, marker)

@@ -96,6 +96,12 @@ def inputs(tmp_path) -> dict[str, str]:
     }
 
 
+def mind_signals() -> None:
+    """A test run in the background, or under nohup, hands down INT and HUP ignored, which no script can undo."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @pytest.fixture
 def start(tmp_path):
     """A running launcher; whatever a failing test leaves of it is ended by the recorded session."""
@@ -109,8 +115,7 @@ def start(tmp_path):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            # a test run in the background ignores INT, and a script cannot undo an ignored signal that it inherits
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            preexec_fn=mind_signals,
         )
         started.append(process)
         return process
