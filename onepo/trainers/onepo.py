@@ -158,9 +158,7 @@ class OnePOTrainer(KeepsRun, FillsBatches, Validates, PPOTrainerSync):
             self.global_steps = self._trained_step
             self.checkpoint_manager.abort_replicas()  # nobody waits any more for what is being generated
             self.checkpoint_manager.sleep_replicas()
-        saved = checkpoints.checkpoint_folder(self.config.trainer.default_local_dir, self.global_steps).exists()
-        learned = self.global_steps > 0  # else the weights are those of MODEL_PATH, and only a good end leaves them
-        if not saved and (learned or stop.exit_code == 0):
+        if not checkpoints.checkpoint_folder(self.config.trainer.default_local_dir, self.global_steps).exists():
             self._save_checkpoint()
         if stop.exit_code == 0 and self.schedule.validates:
             self.checkpoint_manager.update_weights(self.global_steps)

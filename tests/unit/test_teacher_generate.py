@@ -16,6 +16,7 @@ from omegaconf import OmegaConf
 from onepo.data.schema import ANSWER_INSTRUCTION
 from onepo.data.table import load_tasks
 from onepo.teachers import generate as command
+from tests.launchers.conftest import mind_signals
 from tests.scripted_teacher import ScriptedTeacher
 
 RUBRICS = [{"criterion": "says so", "points": 2}]
@@ -260,7 +261,9 @@ def test_answers_survive_an_interruption(generate, server, tmp_path, sent):
     out = tmp_path / "out.jsonl"
     server.behave(poison={"two": "silent"})
     line = command_line(server, source, out, "--yes", "--concurrency", "1")
-    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=mind_signals
+    ) as process:
         try:
             server.wait_for_requests(3, timeout=60)  # the probe, one that is answered, one that never is
             process.send_signal(sent)
