@@ -139,7 +139,7 @@ class TextEnvironment(Environment[TextAction, TextObservation, State]):
             episode.close()
 
     async def _in_time(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        loop, started = asyncio.get_running_loop(), asyncio.Event()
+        episode, loop, started = self._episode, asyncio.get_running_loop(), asyncio.Event()
 
         def timed() -> Any:
             loop.call_soon_threadsafe(started.set)  # waiting for a thread is nobody's fault
@@ -150,7 +150,7 @@ class TextEnvironment(Environment[TextAction, TextObservation, State]):
         done, _ = await asyncio.wait({running}, timeout=self._domain.seconds)
         if done:
             return running.result()
-        episode, self._episode = self._episode, None  # whatever state it is in, nobody steps it any more
+        self._episode = None  # whatever state it is in, nobody steps it any more
         episode.interrupt()
         running.add_done_callback(lambda task: (task.exception(), episode.close()))
         raise TimeoutError(f"the {self._domain.name} service took more than {self._domain.seconds:g} s for a turn")

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,9 @@ from camp.environments.database import DOMAIN, engine
 from camp.environments.database.domain import LONGEST_STATEMENT, is_answer
 from camp.environments.database.engine import Engine
 from camp.environments.service import Turn
+from camp.environments.tests import playing
+
+play = partial(playing.play, DOMAIN)
 
 SEEDS = range(4)
 TABLES = {"shops": {"columns": [["id", "INTEGER"], ["name", "VARCHAR"]], "values": [[1, 2, 3], ["a", "b", None]]}}
@@ -22,19 +26,6 @@ TABLES = {"shops": {"columns": [["id", "INTEGER"], ["name", "VARCHAR"]], "values
 def database():
     """One process, so that a statement that follows another one meets what that left behind."""
     return Engine(processes=1)
-
-
-def play(task, seed, actions):
-    """The texts, rewards and end of an episode played with a list of actions."""
-    episode = DOMAIN.open(task, seed)
-    turns = [episode.begin()]
-    for action in actions:
-        turn = episode.act(action)
-        turns.append((turn.text, turn.reward, turn.success))
-        if turn.success is not None:
-            break
-    episode.close()
-    return turns
 
 
 def solve(task, seed):

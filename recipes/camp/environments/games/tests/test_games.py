@@ -2,26 +2,17 @@
 
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
 from camp.environments.games import DOMAIN
 from camp.environments.games.domain import Lake, Taxi
+from camp.environments.tests import playing
+
+play = partial(playing.play, DOMAIN)
 
 SEEDS = range(5)
-
-
-def play(task, seed, actions):
-    """The texts, rewards and end of an episode played with a list of actions."""
-    episode = DOMAIN.open(task, seed)
-    turns = [episode.begin()]
-    for action in actions:
-        turn = episode.act(action)
-        turns.append((turn.text, turn.reward, turn.success))
-        if turn.success is not None:
-            break
-    episode.close()
-    return turns
 
 
 def way(env, start, is_end):

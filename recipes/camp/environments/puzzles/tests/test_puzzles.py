@@ -4,25 +4,16 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
 from camp.environments.puzzles import DOMAIN
+from camp.environments.tests import playing
+
+play = partial(playing.play, DOMAIN)
 
 NUMBERS = ("leg_counting", "chain_sum")
-
-
-def play(task, seed, actions):
-    """The texts, rewards and end of an episode played with a list of actions."""
-    episode = DOMAIN.open(task, seed)
-    turns = [episode.begin()]
-    for action in actions:
-        turn = episode.act(action)
-        turns.append((turn.text, turn.reward, turn.success))
-        if turn.success is not None:
-            break
-    episode.close()
-    return turns
 
 
 def answer(task, seed):

@@ -4,28 +4,18 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from random import Random
 
 import pytest
 
 from camp.environments.quests import DOMAIN
 from camp.environments.quests.domain import Quest
+from camp.environments.tests import playing
+
+play = partial(playing.play, DOMAIN)
 
 LIMITS = {"room": 8, "rooms": 15, "errands": 25, "doors": 20, "locks": 30}
-
-
-def play(task, seed, actions):
-    """The texts, rewards and end of an episode played with a list of actions."""
-    episode = DOMAIN.open(task, seed)
-    turns = [episode.begin()]
-    for action in actions:
-        turn = episode.act(action)
-        turns.append((turn.text, turn.reward, turn.success))
-        if turn.success is not None:
-            break
-    episode.close()
-    return turns
 
 
 @cache

@@ -5,27 +5,18 @@ import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
 from camp.environments.search import DOMAIN
 from camp.environments.search.documents import LINKS, SENTENCES
 from camp.environments.search.index import INDEX
+from camp.environments.tests import playing
+
+play = partial(playing.play, DOMAIN)
 
 SEEDS = range(25)
-
-
-def play(task, seed, actions):
-    """The texts, rewards and end of an episode played with a list of actions."""
-    episode = DOMAIN.open(task, seed)
-    turns = [episode.begin()]
-    for action in actions:
-        turn = episode.act(action)
-        turns.append((turn.text, turn.reward, turn.success))
-        if turn.success is not None:
-            break
-    episode.close()
-    return turns
 
 
 def told(text, relation):
