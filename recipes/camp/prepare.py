@@ -70,7 +70,7 @@ def prepare(
     Raises:
         UserError: a service does not answer, or has too few sessions; nothing is written.
     """
-    routes = {name: _unbound(plan, name, port) for port, name in enumerate(sorted(plan.domains), plan.first_port)}
+    routes = _unbound(plan)
     with tempfile.TemporaryDirectory(prefix="camp-prepare-") as logs:
         services = ManagedServices(
             routes,
@@ -97,11 +97,14 @@ def prepare(
 
 def template(plan: Plan) -> Routes:
     """Routes that no service was asked for: they show the form, and nothing can run with them."""
-    routes = {name: _unbound(plan, name, port) for port, name in enumerate(sorted(plan.domains), plan.first_port)}
-    return Routes.of(routes, schedule_sha256=None)
+    return Routes.of(_unbound(plan), schedule_sha256=None)
 
 
-def _unbound(plan: Plan, name: str, port: int) -> Route:
+def _unbound(plan: Plan) -> dict[str, Route]:
+    return {name: _route(plan, name, port) for port, name in enumerate(sorted(plan.domains), plan.first_port)}
+
+
+def _route(plan: Plan, name: str, port: int) -> Route:
     if name not in plan.urls and name not in SERVICES:
         raise UserError(
             f"domain {name}: is none of the services that ship ({', '.join(SERVICES)}), and no address was given for it"

@@ -14,9 +14,9 @@ from typing import Any
 import aiohttp
 
 from onepo.endpoints.address import proxy_for
+from onepo.endpoints.answers import one_line
 
 _LONGEST_MESSAGE = 2**24  # bytes; a service that sends more in a turn is out of order
-_SHOWN_CHARACTERS = 300
 
 
 class SessionFault(Exception):
@@ -98,7 +98,7 @@ class Session:
             limit = f"{self._address.connect_timeout:g} s"
             raise SessionFault("unreachable", f"{url}: no session within {limit}") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise SessionFault("unreachable", f"{url}: {_one_line(error)}") from None
+            raise SessionFault("unreachable", f"{url}: {_told(error)}") from None
         return self
 
     async def __aexit__(
@@ -139,7 +139,7 @@ class Session:
                 "timed_out", f"{self._address.url}: no answer within {self._address.timeout:g} s"
             ) from None
         except (aiohttp.ClientError, OSError) as error:
-            raise SessionFault("closed", f"{self._address.url}: {_one_line(error)}") from None
+            raise SessionFault("closed", f"{self._address.url}: {_told(error)}") from None
         except BaseException:
             await self._close(socket, politely=False)
             raise
@@ -161,13 +161,13 @@ class Session:
             message = json.loads(text)
             kind, data = message["type"], message["data"]
             if kind == "error":
-                raise SessionFault(_fault_of(data), f"{self._address.url}: {_one_line(data.get('message', data))}")
+                raise SessionFault(_fault_of(data), f"{self._address.url}: {_told(data.get('message', data))}")
             observation = data["observation"]
             told, reward, done = observation[name], float(data["reward"] or 0.0), data["done"]
             success = observation.get("success")
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise SessionFault(
-                "malformed", f"{self._address.url}: no observation with the field {name!r} ({_one_line(error)})"
+                "malformed", f"{self._address.url}: no observation with the field {name!r} ({_told(error)})"
             ) from None
         if not isinstance(told, str) or not isinstance(done, bool) or not math.isfinite(reward):
             found = f"{name!r} is no text, done no boolean, or the reward not finite"
@@ -181,7 +181,5 @@ def _fault_of(error: dict[str, Any]) -> str:
     )
 
 
-def _one_line(error: object) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    text = "".join(character if character.isprintable() else " " for character in text)
-    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
+def _told(error: object) -> str:
+    return one_line(str(error), secret=None) or type(error).__name__

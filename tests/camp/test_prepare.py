@@ -1,0 +1,123 @@
+"""Routes and a schedule made with real services: started, looked at, filled with sessions, and gone afterwards."""
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+
+import psutil
+import pytest
+
+from camp.prepare import Limits, Plan, prepare, template
+from camp.routes import check_pair, read_routes
+from camp.schedule import read_schedule
+from camp.services import ManagedServices, check_sessions, facts_of
+from onepo.errors import UserError
+from tests.conftest import ROOT
+
+PYTHON = os.environ.get("CAMP_SERVICES_PYTHON", str(ROOT / ".venv-services" / "bin" / "python"))
+LIMITS = Limits(turns=8, turn_tokens=64, timeout=30.0, connect_timeout=30.0)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
+
+
+def plan(**changes) -> Plan:
+    fields = {
+        "domains": ["games"],
+        "urls": {},
+        "limits": {"games": LIMITS, "shop": LIMITS},
+        "updates": 3,
+        "episodes": 8,
+        "warmup": 1.5,
+        "first_port": free_port(),
+        "seed": 1,
+    }
+    return Plan(**{**fields, **changes})
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """The two files, what was said, and what lived on."""
+    said = []
+    files = prepare(plan(), tmp_path_factory.mktemp("prepared"), python=PYTHON, start_timeout=120, say=said.append)
+    left = psutil.Process().children(recursive=True)
+    return (*files, said, left)
+
+
+def test_the_two_files_belong_together_and_nothing_is_left(prepared):
+    routes_file, schedule_file, said, left = prepared
+    routes, schedule = read_routes(routes_file), read_schedule(schedule_file)
+    check_pair(routes, *schedule)
+    games = routes.domains["games"]
+    assert games.tasks[:2] == ["lake_4", "lake_6"] and len(games.fingerprint) == 64
+    assert games.managed.sessions == 20  # 2.5 batches of 8 may be under way
+    assert len(schedule[0]) == 3 * 8 + 20
+    assert said[0].startswith("games is ready after ") and left == []
+
+
+@pytest.fixture(scope="module")
+def running(prepared, tmp_path_factory):
+    """The services of the routes, as a training starts them."""
+    routes = read_routes(prepared[0]).domains
+    services = ManagedServices(
+        routes,
+        python=PYTHON,
+        logs_dir=tmp_path_factory.mktemp("logs"),
+        start_timeout=120,
+        max_restarts=0,
+        say=print,
+        lost=lambda name, reason: None,
+    )
+    services.start()
+    yield routes
+    services.stop()
+
+
+def test_the_service_of_the_training_is_the_one_that_was_looked_at(running):
+    assert asyncio.run(facts_of(running["games"].url)).fingerprint == running["games"].fingerprint
+
+
+def test_too_few_sessions_are_told(running):
+    with pytest.raises(UserError, match=r"domain games: of 25 sessions, .* 5 could not be begun"):
+        asyncio.run(check_sessions("games", running["games"], sessions=25))
+
+
+def test_a_service_that_runs_already_is_named_by_its_address(running, tmp_path):
+    url = running["games"].url
+    files = prepare(
+        plan(domains=["shop"], urls={"shop": url}, episodes=4),
+        tmp_path,
+        python="/nonexistent",
+        start_timeout=1,
+        say=print,
+    )
+    shop = read_routes(files[0]).domains["shop"]
+    assert (shop.url, shop.managed, shop.fingerprint) == (url, None, running["games"].fingerprint)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"domains": ["shop"]}, "domain shop: is none of the services that ship"),
+        ({"domains": ["shop"], "urls": {"shop": "http://127.0.0.1:1"}}, "no OpenEnv server answers there"),
+    ],
+)
+def test_what_cannot_be_prepared_writes_nothing(changes, told, tmp_path):
+    with pytest.raises(UserError, match=told):
+        prepare(plan(**changes), tmp_path / "out", python=PYTHON, start_timeout=120, say=print)
+    assert not Path(tmp_path / "out").exists()
+
+
+def test_a_service_that_does_not_start_is_told_with_its_last_words(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(UserError, match="the service of games: "):
+        port = taken.getsockname()[1]
+        prepare(plan(first_port=port), tmp_path / "out", python=PYTHON, start_timeout=60, say=print)
+    assert not Path(tmp_path / "out").exists()
+
+
+def test_the_template_asks_nobody():
+    routes = template(plan(domains=["games", "search"], limits={"games": LIMITS, "search": LIMITS}))
+    assert sorted(routes.domains) == ["games", "search"] and routes.schedule_sha256 is None
