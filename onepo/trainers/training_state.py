@@ -5,12 +5,12 @@ of, Teacher Retirement, and where its metrics are.
 """
 
 import hashlib
-import json
 import zipfile
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
+from pydantic import BaseModel
 
 from onepo.trainers.checkpoints import list_checkpoints, read_retirement, step_of
 from onepo.trainers.journal import METRICS_FILE
@@ -72,18 +72,26 @@ def _digest(file: Path) -> str:
     return digest.hexdigest()
 
 
+class _State(BaseModel):
+    """What is kept in ``_FILE``."""
+
+    step: int
+    facts: dict[str, Any]
+    metrics_file: Path
+
+
 def write_state(checkpoint: Path, *, step: int, facts: dict[str, Any], metrics_file: Path) -> None:
-    state = {"step": step, "facts": facts, "metrics_file": str(metrics_file)}
-    (checkpoint / _FILE).write_text(json.dumps(state, indent=2) + "\n")
+    state = _State(step=step, facts=facts, metrics_file=metrics_file)
+    (checkpoint / _FILE).write_text(state.model_dump_json(indent=2) + "\n")
 
 
-def _read_state(checkpoint: Path) -> dict[str, Any]:
-    return json.loads((checkpoint / _FILE).read_text())
+def _read_state(checkpoint: Path) -> _State:
+    return _State.model_validate_json((checkpoint / _FILE).read_bytes())
 
 
 def metrics_file(checkpoint: Path) -> Path:
     """The metrics of the run that saved the checkpoint, also when the whole run directory has moved."""
-    file = Path(_read_state(checkpoint)["metrics_file"])
+    file = _read_state(checkpoint).metrics_file
     return file if file.exists() else checkpoint.parent.parent / METRICS_FILE
 
 
@@ -110,7 +118,7 @@ def broken_parts(checkpoint: Path, learners: int) -> list[str]:
     """The files that are missing or damaged, and without which the training cannot go on."""
     names = [f"actor/{part}_world_size_{learners}_rank_{rank}.pt" for part in _PARTS for rank in range(learners)]
     broken = [name for name in ["data.pt", *names] if not zipfile.is_zipfile(checkpoint / name)]  # as PyTorch writes
-    for name, read in ((_FILE, _read_facts), ("retirement.json", read_retirement)):
+    for name, read in ((_FILE, _read_state), ("retirement.json", read_retirement)):
         try:
             read(checkpoint)
         except (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError):
@@ -118,21 +126,14 @@ def broken_parts(checkpoint: Path, learners: int) -> list[str]:
     return broken
 
 
-def _read_facts(checkpoint: Path) -> dict[str, Any]:
-    state = _read_state(checkpoint)
-    Path(state["metrics_file"])
-    int(state["step"])
-    return dict(state["facts"])
-
-
 def saved_step(checkpoint: Path) -> int:
     """The step after which it was saved, whatever its folder is called now."""
-    return int(_read_state(checkpoint)["step"])
+    return _read_state(checkpoint).step
 
 
 def differences(checkpoint: Path, facts: dict[str, Any]) -> list[str]:
     """The options by which a run differs from the one that saved the checkpoint, and must not."""
-    saved = _read_facts(checkpoint)
+    saved = _read_state(checkpoint).facts
     found = []
     for name, now in facts.items():
         before, option = saved.get(name), _OPTIONS.get(name, f"actor_rollout_ref.actor.{name}")

@@ -255,7 +255,19 @@ def test_a_teacher_that_goes_away_is_not_asked_for_the_rest(generate, server, tm
     assert sum("teacher_response" in record for record in lines(tmp_path / "out.jsonl")) == 5
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_under_nohup_it_goes_on(server, tmp_path):
+    source, out = write(tmp_path / "d.jsonl", [task(text) for text in ("one", "two")]), tmp_path / "out.jsonl"
+    server.behave(poison={"two": "slow"}, slow_seconds=2.0)
+    line = ["nohup", *command_line(server, source, out, "--yes", "--concurrency", "1")]
+    with subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        server.wait_for_requests(3, timeout=60)  # the probe, one that is answered, one that is being answered
+        process.send_signal(signal.SIGHUP)
+        printed, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, printed + errors
+    assert all("teacher_response" in record for record in lines(out))
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_answers_survive_an_interruption(generate, server, tmp_path, sent):
     source = write(tmp_path / "d.jsonl", [task(text) for text in ("one", "two", "three")])
     out = tmp_path / "out.jsonl"
