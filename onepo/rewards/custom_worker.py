@@ -234,13 +234,12 @@ def main(file: Path, name: str, descriptor: int, owner: int) -> None:
         os.close(descriptor)
         _watch(child, leaving_nothing=True)
     libc.prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM, signal.SIGCHLD])
-    os.setpgid(0, 0)  # out of the terminal's reach
     if os.getppid() != guard:
         return
+    os.setpgid(0, 0)  # out of the terminal's reach
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM, signal.SIGCHLD])
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_DIE)
     channel = socket.socket(fileno=descriptor)

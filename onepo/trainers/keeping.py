@@ -14,7 +14,7 @@ from onepo.errors import UserError, last_line
 from onepo.rewards.manager import MET
 from onepo.rollout.rows import TEACHER_MASK
 from onepo.trainers import checkpoints
-from onepo.trainers.samples import chosen_groups, samples_bytes, samples_file, write_samples
+from onepo.trainers.samples import Sample, chosen_groups, samples_bytes, samples_file, write_samples
 from onepo.trainers.training_state import LOADED, SAVED, metrics_file, run_facts, write_state
 
 _SAMPLE_COLUMNS = (
@@ -27,7 +27,8 @@ _SAMPLE_COLUMNS = (
     "extra_fields",
     TEACHER_MASK,
 )
-_NO_DAMAGE = (MemoryError, torch.OutOfMemoryError, ray.exceptions.RayActorError)  # nor anything else of the file
+# what may go wrong while a checkpoint is loaded and says nothing about its files
+_NO_DAMAGE = (MemoryError, torch.OutOfMemoryError, ray.exceptions.RayActorError)
 logger = logging.getLogger(__name__)
 
 
@@ -105,7 +106,7 @@ class KeepsRun:
         write_samples(samples_file(self.settings.run_dir, self.global_steps), samples)
 
 
-def _sample(row: Mapping[str, Any], response: str) -> dict[str, Any]:
+def _sample(row: Mapping[str, Any], response: str) -> Sample:
     """What is kept of a rollout.
 
     Args:
@@ -113,15 +114,15 @@ def _sample(row: Mapping[str, Any], response: str) -> dict[str, Any]:
         response: the text.
     """
     info = row["extra_fields"]["reward_extra_info"]
-    return {
-        "group": row["uid"],
-        "record": int(row["index"]),
-        "data_source": row["data_source"],
-        "prompt": [dict(message) for message in row["raw_prompt"]],
-        "response": response,
-        "teacher": bool(row[TEACHER_MASK].any()),
-        "score": info["score"],
-        "acc": info["acc"],
-        "met": info[MET],
-        "rubrics": [dict(rubric) for rubric in row["reward_model"]["rubrics"]],
-    }
+    return Sample(
+        group=row["uid"],
+        record=int(row["index"]),
+        data_source=row["data_source"],
+        prompt=[dict(message) for message in row["raw_prompt"]],
+        response=response,
+        teacher=bool(row[TEACHER_MASK].any()),
+        score=info["score"],
+        acc=info["acc"],
+        met=info[MET],
+        rubrics=[dict(rubric) for rubric in row["reward_model"]["rubrics"]],
+    )

@@ -93,7 +93,6 @@ class OnePOTrainer(KeepsRun, FillsBatches, Validates, PPOTrainerSync):
             left_out=self.train_dataset.left_out + self.val_dataset.left_out,
             train_batch_size=self.config.data.train_batch_size,
         )
-
         self._tell_samples()
 
     def _setup(self):

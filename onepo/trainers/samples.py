@@ -1,8 +1,6 @@
 """Some rollouts of a step, written down for people; ``python -m onepo.show`` prints them."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig
 from pydantic import BaseModel, TypeAdapter
@@ -60,13 +58,13 @@ def chosen_groups(uids: list[str], records: list[int], count: int) -> list[int]:
     return [row for _, group in groups for row, uid in enumerate(uids) if uid == group]
 
 
-def write_samples(file: Path, rows: list[dict[str, Any]]) -> None:
+def write_samples(file: Path, rows: list[Sample]) -> None:
     """One JSON object per rollout; the file appears as a whole."""
     file.parent.mkdir(parents=True, exist_ok=True)
     fresh = file.with_suffix(".tmp")
     with fresh.open("w", encoding="utf-8") as stream:
         for row in rows:
-            stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+            stream.write(row.model_dump_json() + "\n")
     fresh.replace(file)
 
 

@@ -7,26 +7,24 @@ import pytest
 from omegaconf import OmegaConf
 
 from onepo.settings import parse_settings
-from onepo.trainers.samples import chosen_groups, samples_bytes, samples_file, write_samples
+from onepo.trainers.samples import Sample, chosen_groups, samples_bytes, samples_file, write_samples
 from tests.configs import compose
 from tests.conftest import ROOT
 
 
 def row(group, *, teacher=False, score=0.0, met="", record=0):
-    return {
-        "group": group,
-        "record": record,
-        "data_source": "clinic",
-        "prompt": [{"role": "user", "content": f"question of {group}"}],
-        "response": f"[bold]answer {score} of {group}",
-        "teacher": teacher,
-        "score": score,
-        "acc": score,
-        "met": met,
-        "rubrics": [{"criterion": "names rest", "points": 2.0}, {"criterion": "is rude", "points": -1.0}]
-        if met
-        else [],
-    }
+    return Sample(
+        group=group,
+        record=record,
+        data_source="clinic",
+        prompt=[{"role": "user", "content": f"question of {group}"}],
+        response=f"[bold]answer {score} of {group}",
+        teacher=teacher,
+        score=score,
+        acc=score,
+        met=met,
+        rubrics=[{"criterion": "names rest", "points": 2.0}, {"criterion": "is rude", "points": -1.0}] if met else [],
+    )
 
 
 def show(*arguments):
@@ -96,7 +94,7 @@ def test_what_is_not_there_is_said(run_dir, tmp_path, arguments, told):
 
 
 def test_a_response_gives_the_terminal_no_orders(tmp_path):
-    rows = [{**row("a"), "response": "\x1b[2Jgone\x9b31m \u202e tab\tkept\u2028"}]
+    rows = [row("a").model_copy(update={"response": "\x1b[2Jgone\x9b31m \u202e tab\tkept\u2028"})]
     write_samples(samples_file(tmp_path, 1), rows)
     (tmp_path / "samples" / "notes.jsonl").write_text("mine")
     text = show(tmp_path).stdout
