@@ -27,6 +27,6 @@ test-slow: setup services  ## tests that run the trainer
 	$(SERVICES)/bin/python -m pytest -m slow recipes/camp/environments
 	$(VENV)/bin/python -m pytest -m slow
 
-clean:  ## remove .venv and caches; runs/ stays
+clean:  ## remove .venv, .venv-services and caches; runs/ stays
 	rm -rf $(VENV) $(SERVICES) build dist *.egg-info .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

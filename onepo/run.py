@@ -79,7 +79,8 @@ class Run:
             console.say(f"{reason}: what was learned since the last checkpoint is not saved")
         checkpoints = console.kept_checkpoints()
         self._record.close(code, reason, checkpoints)
-        for line in checkpoint_lines(checkpoints, engine=self._config.actor_rollout_ref.rollout.name):
+        rollout = self._config.actor_rollout_ref.rollout
+        for line in checkpoint_lines(checkpoints, engine=rollout.name, dtype=rollout.dtype):
             console.say(line)
         return code
 

@@ -77,13 +77,25 @@ def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S%z")
 
 
-def checkpoint_lines(checkpoints: list[dict[str, Any]], *, engine: str) -> Iterator[str]:
-    """The checkpoints of a run with their scores, and how to serve the last one."""
+def checkpoint_lines(checkpoints: list[dict[str, Any]], *, engine: str, dtype: str) -> Iterator[str]:
+    """The checkpoints of a run with their scores, and how to serve the last one.
+
+    Args:
+        checkpoints: as in ``run.json``, oldest first.
+        engine: the one of the rollout: sglang, vllm, or transformers on the CPU, which serves nothing.
+        dtype: the type in which it computed.
+    """
     for checkpoint in checkpoints:
         score = checkpoint["validation_accuracy"]
         told = f", validation accuracy {score:.3f}" if score is not None else ""
         yield f"checkpoint of step {checkpoint['step']}{told}"
         yield f"  {checkpoint['model_dir']}"
-    if checkpoints:
-        command = "vllm serve" if engine == "vllm" else "python -m sglang.launch_server --model-path"
-        yield f"serve the last one: {command} {shlex.quote(checkpoints[-1]['model_dir'])} --port 30000"
+    if not checkpoints:
+        return
+    if engine == "transformers":
+        yield "a Hugging Face model directory: vLLM or SGLang, in an environment of its own, can serve it"
+        return
+    command = "vllm serve" if engine == "vllm" else "python -m sglang.launch_server --model-path"
+    folder = shlex.quote(checkpoints[-1]["model_dir"])
+    # the weights are float32, for which SGLang would choose float16
+    yield f"serve the last one: {command} {folder} --dtype {dtype} --port 30000"

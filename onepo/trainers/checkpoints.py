@@ -9,8 +9,12 @@ import re
 import shutil
 from pathlib import Path
 
+from safetensors import safe_open
+
 STAGING = ".staging"
 _NAME = re.compile(r"global_step_(\d+)")
+# floating types as safetensors call them and as a model's configuration does, widest first
+_DTYPES = {"F64": "float64", "F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 
 
 def checkpoint_folder(root: str | Path, step: int) -> Path:
@@ -82,6 +86,23 @@ def write_rope_settings(model_dir: Path) -> None:
             section.setdefault("rope_theta", theta)
             if rope.get("rope_type", "default") != "default":
                 section.setdefault("rope_scaling", rope)
+    path.write_text(json.dumps(config, indent=2) + "\n")
+
+
+def write_dtype(model_dir: Path) -> None:
+    """Let the exported model be loaded in the type that its weights have: loading takes the one in the configuration.
+
+    verl writes the learner's weights and leaves another type there. Of several the widest is named: nothing is rounded.
+    """
+    found: set[str] = set()
+    for file in model_dir.glob("*.safetensors"):
+        with safe_open(file, framework="pt") as weights:  # reads the header alone
+            found.update(weights.get_slice(name).get_dtype() for name in weights.keys())
+    dtype = next(name for stored, name in _DTYPES.items() if stored in found)
+    path = model_dir / "config.json"
+    config = json.loads(path.read_text())
+    for section in (config, config.get("text_config") or {}):
+        section["dtype"] = section["torch_dtype"] = dtype  # transformers before 4.56 know the second name alone
     path.write_text(json.dumps(config, indent=2) + "\n")
 
 

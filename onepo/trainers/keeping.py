@@ -79,6 +79,7 @@ class KeepsRun:
             self.config.trainer.default_local_dir = str(root)
         checkpoints.write_stop_ids(checkpoints.model_folder(staged), self._stop_ids)
         checkpoints.write_rope_settings(checkpoints.model_folder(staged))
+        checkpoints.write_dtype(checkpoints.model_folder(staged))
         checkpoints.write_retirement(staged, ray.get(self.ledger.state_dict.remote()))
         if self.settings.save_training_state:
             write_state(staged, step=self.global_steps, facts=self._facts, metrics_file=self.journal.metrics_file)

@@ -90,7 +90,8 @@ def test_the_checkpoint_is_a_hugging_face_model(run, base_student):
     (checkpoint,) = (run.run_dir / "checkpoints").iterdir()  # one is kept, nothing unfinished is left
     assert checkpoint.name == "global_step_2"
     folder = checkpoint / "actor" / "huggingface"
-    trained = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    trained = AutoModelForCausalLM.from_pretrained(folder)
+    assert trained.dtype == torch.float32  # as it was trained, without being asked for
     student = AutoModelForCausalLM.from_pretrained(base_student, dtype=torch.float32)
     changed = [(a - b).abs().max() for a, b in zip(trained.parameters(), student.parameters(), strict=True)]
     assert 1e-5 < max(changed) < 0.1
@@ -127,7 +128,7 @@ def test_the_end_names_the_checkpoint_its_score_and_how_to_serve_it(run):
     assert Path(folder).is_dir()
     assert folder in run.stdout
     assert "checkpoint of step 2, validation accuracy" in run.stdout
-    assert "sglang.launch_server" in run.stdout
+    assert "Hugging Face model directory" in run.stdout
 
 
 def test_the_run_describes_itself(run, base_student):

@@ -2,7 +2,13 @@
 
 import json
 
+import pytest
+import torch
+from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
+
 from onepo.trainers import checkpoints
+from tests.students import make_qwen3_5_student, make_qwen3_student
 
 
 def stage(root, step, content="weights"):
@@ -58,3 +64,48 @@ def test_stop_ids_are_written_beside_what_is_there(tmp_path):
 def test_a_model_without_generation_config_gets_one(tmp_path):
     checkpoints.write_stop_ids(tmp_path, [3])
     assert json.loads((tmp_path / "generation_config.json").read_text()) == {"eos_token_id": [3]}
+
+
+def name_dtype(folder, dtype, *sections):
+    """Give the configuration and some of its sections a type, as verl leaves another one than that of the weights."""
+    config = json.loads((folder / "config.json").read_text())
+    for section in (config, *(config[name] for name in sections)):
+        section["dtype"] = dtype
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize("shards", ["1GB", "20KB"])
+@pytest.mark.parametrize(("dtype", "named"), [("float32", "bfloat16"), ("bfloat16", "float32")])
+def test_an_exported_model_is_loaded_in_the_type_of_its_weights(dtype, named, shards, tmp_path):
+    make_qwen3_student(tmp_path / "student")
+    written = AutoModelForCausalLM.from_pretrained(tmp_path / "student", dtype=dtype)
+    written.save_pretrained(tmp_path / "export", max_shard_size=shards)
+    assert (len(list((tmp_path / "export").glob("*.safetensors"))) > 1) == (shards == "20KB")
+    name_dtype(tmp_path / "export", named)
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "export").dtype != written.dtype
+    checkpoints.write_dtype(tmp_path / "export")
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "export")
+    for mine, theirs in zip(loaded.parameters(), written.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=0)  # compares the types, too
+    config = json.loads((tmp_path / "export" / "config.json").read_text())
+    assert config["dtype"] == config["torch_dtype"] == dtype
+
+
+@pytest.mark.parametrize("load", [AutoModelForCausalLM, AutoModelForImageTextToText])
+def test_the_text_part_of_a_model_names_the_type_as_well(load, tmp_path):
+    make_qwen3_5_student(tmp_path / "student")
+    name_dtype(tmp_path / "student", "bfloat16", "text_config")
+    assert load.from_pretrained(tmp_path / "student").dtype == torch.bfloat16
+    checkpoints.write_dtype(tmp_path / "student")
+    assert load.from_pretrained(tmp_path / "student").dtype == torch.float32
+    text = json.loads((tmp_path / "student" / "config.json").read_text())["text_config"]
+    assert text["dtype"] == text["torch_dtype"] == "float32"
+
+
+def test_of_several_types_the_widest_is_named(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "qwen3"}')
+    for number, dtype in enumerate((torch.float16, torch.float32, torch.bfloat16, torch.int64)):
+        save_file({f"weight{number}": torch.zeros(2, dtype=dtype)}, tmp_path / f"model-{number}.safetensors")
+    checkpoints.write_dtype(tmp_path)
+    expected = {"model_type": "qwen3", "dtype": "float32", "torch_dtype": "float32"}
+    assert json.loads((tmp_path / "config.json").read_text()) == expected

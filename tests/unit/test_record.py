@@ -4,6 +4,8 @@ import json
 import shlex
 from pathlib import Path
 
+import pytest
+
 from onepo.report.record import RunRecord, checkpoint_lines, reserve_directory
 from tests.configs import compose
 
@@ -42,7 +44,7 @@ def test_the_serving_command_can_be_pasted():
         {"step": 1, "model_dir": "/runs/1", "validation_accuracy": None},
         {"step": 2, "model_dir": folder, "validation_accuracy": 0.5},
     ]
-    *lines, command = checkpoint_lines(checkpoints, engine="sglang")
+    *lines, command = checkpoint_lines(checkpoints, engine="sglang", dtype="bfloat16")
     assert lines == [
         "checkpoint of step 1",
         "  /runs/1",
@@ -51,5 +53,18 @@ def test_the_serving_command_can_be_pasted():
     ]
     words = shlex.split(command.removeprefix("serve the last one: "))
     assert words[:3] == ["python", "-m", "sglang.launch_server"] and Path(words[4]) == Path(folder)
-    assert "vllm serve /runs/1" in list(checkpoint_lines(checkpoints[:1], engine="vllm"))[-1]
-    assert list(checkpoint_lines([], engine="sglang")) == []
+    assert words[5:7] == ["--dtype", "bfloat16"]
+    *_, command = checkpoint_lines(checkpoints[:1], engine="vllm", dtype="float16")
+    assert "vllm serve /runs/1 --dtype float16" in command
+
+
+def test_on_the_cpu_no_engine_is_named_as_if_it_were_there():
+    checkpoints = [{"step": 1, "model_dir": "/runs/1", "validation_accuracy": None}]
+    *lines, last = checkpoint_lines(checkpoints, engine="transformers", dtype="float32")
+    assert lines == ["checkpoint of step 1", "  /runs/1"]
+    assert "Hugging Face model directory" in last and "python" not in last
+
+
+@pytest.mark.parametrize("engine", ["sglang", "transformers"])
+def test_without_a_checkpoint_nothing_is_said(engine):
+    assert list(checkpoint_lines([], engine=engine, dtype="bfloat16")) == []
