@@ -10,7 +10,13 @@ setup(
     python_requires=">=3.10",
     packages=[*find_packages(include=["onepo", "onepo.*"]), *find_packages("recipes", include=["camp", "camp.*"])],
     package_dir={"camp": "recipes/camp"},
-    package_data={"onepo.config": ["*.yaml", "*/*.yaml"], "onepo.rewards": ["grading_prompt.txt"]},
+    package_data={
+        "onepo.config": ["*.yaml", "*/*.yaml"],
+        "onepo.rewards": ["grading_prompt.txt"],
+        "camp.config": ["*.yaml", "*/*.yaml"],
+        "camp.rl": ["recipe.yaml"],
+        "camp.sampling": ["agents.yaml"],
+    },
     install_requires=[
         "aiohttp",
         "hydra-core>=1.3",

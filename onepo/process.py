@@ -5,10 +5,15 @@ import os
 import signal
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from onepo.errors import UserError
+
+_BACKENDS = Path(__file__).parent / "config" / "backend"
 
 
 def choose_ray(config: DictConfig, private_dir: str | None) -> str | None:
@@ -28,6 +33,31 @@ def choose_ray(config: DictConfig, private_dir: str | None) -> str | None:
         # Ray opens its own directory to everybody, so it gets one inside the directory that only this user can enter
         options._temp_dir = f"{private_dir}/r"
         return private_dir
+
+
+def chosen_device(overrides: Sequence[str]) -> str:
+    """``gpu`` unless the Hydra overrides say otherwise."""
+    return next((item.split("=", 1)[1] for item in reversed(overrides) if item.startswith("device=")), "gpu")
+
+
+def set_process_environment(recipe: Path, *, device: str) -> None:
+    """Give this process the variables that the Ray workers get: verl reads them while it is imported.
+
+    Args:
+        recipe: the configuration file that names the plugin.
+
+    Raises:
+        UserError: there is no such device.
+    """
+    backend = _BACKENDS / f"{device}.yaml"
+    if not backend.exists():
+        raise UserError(f"DEVICE={device} is not known: use gpu or cpu")
+    for file in (recipe, backend):
+        variables = OmegaConf.select(OmegaConf.load(file), "ray_kwargs.ray_init.runtime_env.env_vars")
+        os.environ.update({name: str(value) for name, value in (variables or {}).items()})
+    if device == "cpu":
+        # Ray would give each worker one thread, and most of the time only some of them have work
+        os.environ.setdefault("OMP_NUM_THREADS", str(os.cpu_count() or 1))
 
 
 def end_with_the_launcher() -> None:

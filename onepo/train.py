@@ -13,9 +13,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from onepo.errors import UserError
-from onepo.process import end_with_the_launcher, take_secret
-from onepo.report.record import reserve_directory
-from onepo.run import GRADER_KEY, TEACHER_KEY, Run, set_values
+from onepo.graded_run import GRADER_KEY, TEACHER_KEY, OnePORun, set_values
+from onepo.process import chosen_device, end_with_the_launcher, set_process_environment, take_secret
+from onepo.report.record import point_latest, reserve_directory
 from onepo.servers.grader import probe_grader
 
 _CONFIG = Path(__file__).parent / "config"
@@ -27,7 +27,7 @@ def main(overrides: Sequence[str]) -> int:
     end_with_the_launcher()
     keys = {variable: take_secret(variable) for variable in (GRADER_KEY, TEACHER_KEY)}
     try:
-        _set_process_environment(overrides)
+        set_process_environment(_CONFIG / "onepo.yaml", device=chosen_device(overrides))
         config = compose_config(overrides)
         from onepo.preflight import check
         from onepo.preflight.resume import is_finished
@@ -58,7 +58,8 @@ def main(overrides: Sequence[str]) -> int:
         return 2
     found = {"run_dir": str(run_dir), "resume": checked.checkpoint and str(checked.checkpoint)}
     set_values(config.onepo, found)
-    return Run(config, overrides, open_ended=checked.open_ended, custom=checked.custom, keys=keys).train()
+    point_latest(run_dir)
+    return OnePORun(config, overrides, open_ended=checked.open_ended, custom=checked.custom, keys=keys).train()
 
 
 def compose_config(overrides: Sequence[str]) -> DictConfig:
@@ -80,19 +81,6 @@ def compose_config(overrides: Sequence[str]) -> DictConfig:
     if unset:
         raise UserError(f"configuration: no value for {', '.join(unset)}")
     return config
-
-
-def _set_process_environment(overrides: Sequence[str]) -> None:
-    """Give this process the variables that the Ray workers get: verl reads them while it is imported."""
-    device = next((item.split("=", 1)[1] for item in reversed(overrides) if item.startswith("device=")), "gpu")
-    for file in (_CONFIG / "onepo.yaml", _CONFIG / "device" / f"{device}.yaml"):
-        if not file.exists():
-            raise UserError(f"DEVICE={device} is not known: use gpu or cpu")
-        variables = OmegaConf.select(OmegaConf.load(file), "ray_kwargs.ray_init.runtime_env.env_vars")
-        os.environ.update({name: str(value) for name, value in (variables or {}).items()})
-    if device == "cpu":
-        # Ray would give each worker one thread; the processes of a synchronous step take turns
-        os.environ.setdefault("OMP_NUM_THREADS", str(os.cpu_count() or 1))
 
 
 if __name__ == "__main__":

@@ -83,6 +83,15 @@ text_override() {  # text_override ARRAY KEY OPTION KEY OPTION ...: adds key=val
   done
 }
 
+named_option() {  # named_option ARRAY --NAME OPTION ...: adds --name value for the options that are not empty
+  local -n arguments=$1
+  shift
+  while (($#)); do
+    [[ -z ${!2} ]] || arguments+=("$1" "${!2}")
+    shift 2
+  done
+}
+
 # ---- the run ----
 run_env() { export "$1=$2"; RUN_ENV+=("$1"); }   # exported, and shown by a dry run
 

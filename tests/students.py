@@ -9,6 +9,8 @@ import torch
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
+    LlamaConfig,
+    LlamaForCausalLM,
     Qwen3_5Config,
     Qwen3_5ForConditionalGeneration,
     Qwen3Config,
@@ -157,3 +159,21 @@ def _byte_tokenizer(folder: Path):
     """The byte-level ChatML tokenizer of the data tests, copied to a new folder."""
     shutil.copytree(Path(__file__).parent / "unit" / "data" / "byte_tokenizer", folder)
     return AutoTokenizer.from_pretrained(folder)
+
+
+def make_talking_student(folder: Path) -> None:
+    """A random Llama of two layers that reads and writes bytes, with room for an episode of several turns."""
+    tokenizer = _byte_tokenizer(folder)
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=4096,
+        eos_token_id=tokenizer.convert_tokens_to_ids("<|im_end|>"),
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)

@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 
 from onepo.endpoints.address import plain_address_problem
 from onepo.errors import UserError
-from onepo.preflight.student import weight_problems
+from onepo.preflight.weights import weight_problems
 from onepo.rewards.template import load_template
 from onepo.servers.ports import port_holder
 from onepo.settings import RewardServerSettings, Settings

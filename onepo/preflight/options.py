@@ -92,7 +92,7 @@ def option_problems(config: DictConfig, settings: Settings) -> Iterator[str]:
         yield "onepo.per_request_seeds=true: SGLang takes no seed with a request"
     if config.algorithm.rollout_correction.rollout_is is not None:
         yield "algorithm.rollout_correction.rollout_is: teacher tokens have no importance weights; leave it null"
-    yield from _loggers(config)
+    yield from logger_problems(config)
     trainer = config.trainer
     validates = validation_is_on(trainer.test_freq, settings.test_steps, trainer.val_before_train)
     if validates and not data.val_files:
@@ -108,7 +108,7 @@ def endless_problems(settings: Settings) -> Iterator[str]:
         )
 
 
-def _loggers(config: DictConfig) -> Iterator[str]:
+def logger_problems(config: DictConfig) -> Iterator[str]:
     known, loggers = Tracking.supported_backend, config.trainer.logger
     for name in [loggers] if isinstance(loggers, str) else loggers:
         if name not in known:

@@ -9,7 +9,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from onepo.preflight.student import stored_shapes
+from onepo.preflight.weights import stored_shapes
 from onepo.settings import Settings, option_of
 from onepo.trainers.checkpoints import list_checkpoints
 from onepo.trainers.samples import samples_bytes

@@ -11,10 +11,24 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 _POLL_SECONDS = 0.5
 _QUIET_SECONDS = 30.0  # between two progress lines when the output is no terminal
+
+
+class Lines(Protocol):
+    """How a run's events are told, one line each."""
+
+    def plan(self, event: dict[str, Any]) -> str: ...
+
+    def step(self, metrics: dict[str, Any], seconds: list[float]) -> str:
+        """A finished step; ``seconds`` are the durations of the steps so far."""
+
+    def validation(self, metrics: dict[str, Any]) -> str: ...
+
+    def progress(self, step: int, plan: dict[str, Any], live: dict[str, Any] | None, seconds: float) -> str:
+        """What a running step is doing."""
 
 
 class RunConsole:
@@ -25,13 +39,17 @@ class RunConsole:
         log: what is said is also appended to this file.
         events: the trainer's event file, which need not exist yet.
         live: given a step, the ledger's view of it, or None while there is none.
+        lines: the words.
     """
 
-    def __init__(self, stream: TextIO, log: Path, events: Path, live: Callable[[int], dict[str, Any] | None]):
+    def __init__(
+        self, stream: TextIO, log: Path, events: Path, live: Callable[[int], dict[str, Any] | None], lines: Lines
+    ):
         self._stream = stream
         self._log = log
         self._events = events
         self._live = live
+        self._lines = lines
         self._position = 0
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, name="onepo-console", daemon=True)
@@ -96,13 +114,7 @@ class RunConsole:
 
     def _on_plan(self, event: dict[str, Any]) -> None:
         self._plan = event
-        self.say(
-            f"{event['train_prompts']} training prompts, {event['with_teacher']} of them with a teacher response, and "
-            f"{event['val_prompts']} validation prompts"
-            + (f" ({event['left_out']} over MAX_PROMPT_LENGTH left out)" if event["left_out"] else "")
-            + f"; the final step is {event['final_step']} "
-            f"(from {event['ends_by']}; {event['steps_per_epoch']} steps an epoch)"
-        )
+        self.say(self._lines.plan(event))
 
     def _on_begin(self, event: dict[str, Any]) -> None:
         self._step, self._doing = event["step"], None
@@ -112,12 +124,12 @@ class RunConsole:
         self._doing = event["name"]
 
     def _on_step(self, event: dict[str, Any]) -> None:
-        if "reward/score" in event:
+        if "timing_s/step" in event:
             self._seconds.append(event["timing_s/step"] + event.get("timing_s/testing", 0.0))
-            self.say(step_line(event, self._seconds))
+            self.say(self._lines.step(event, self._seconds))
         if "validation/acc" in event or "validation/gradings" in event:
             self.validations[event["step"]] = event.get("validation/acc")
-            self.say(validation_line(event))
+            self.say(self._lines.validation(event))
 
     def _on_checkpoint(self, event: dict[str, Any]) -> None:
         self.checkpoints[event["step"]] = event["model_dir"]
@@ -143,7 +155,8 @@ class RunConsole:
         elif self._doing:
             text = f"step {self._step}: {self._doing}, {now - self._step_started:.0f} s"
         else:
-            text = progress_line(self._step, self._plan, self._live(self._step), now - self._step_started)
+            live = self._live(self._step)
+            text = self._lines.progress(self._step, self._plan, live, now - self._step_started)
         with self._lock, suppress(OSError):
             if terminal:
                 self._clear()
@@ -158,63 +171,3 @@ class RunConsole:
         if self._live_line:
             self._stream.write("\r\x1b[2K")
             self._live_line = False
-
-
-def step_line(metrics: dict[str, Any], seconds: list[float]) -> str:
-    """One line for a finished step; ``seconds`` are the durations of the steps so far."""
-    step, final = metrics["step"], metrics["final_step"]
-    recent = seconds[-20:]
-    left = (final - step) * sum(recent) / len(recent)
-    teacher = metrics.get("onepo/teacher_enabled", 1)
-    return (
-        f"step {step:>{len(str(final))}}/{final}"
-        f"  reward {figure(metrics, 'reward/score', '.3f')}"
-        f"  acc {figure(metrics, 'onepo/student_acc', '.3f')}"
-        + (f"  retired {figure(metrics, 'onepo/retirement_rate', '.2f')}" if teacher else "  teacher off")
-        + f"  floored {figure(metrics, 'onepo/floored_tokens', '.0f')}"
-        f"  length {figure(metrics, 'response_length/mean', '.0f')}"
-        + (f"  no teacher {metrics['onepo/teacher_failures']}" if metrics.get("onepo/teacher_failures") else "")
-        + (f"  ungraded {metrics['reward/failed']}" if metrics.get("reward/failed") else "")
-        + f"  {seconds[-1]:.1f} s"
-        f"  left {duration(left)}"
-    )
-
-
-def validation_line(metrics: dict[str, Any]) -> str:
-    """One line for a validation; answers whose grading failed are no part of its accuracy."""
-    failed = metrics.get("validation/failed_gradings", 0)
-    left_out = f" ({failed} of {metrics['validation/gradings']} gradings failed and are left out)" if failed else ""
-    return f"  validation after step {metrics['step']}: accuracy {figure(metrics, 'validation/acc', '.3f')}{left_out}"
-
-
-def figure(metrics: dict[str, Any], name: str, form: str) -> str:
-    """A metric as text; "-" when the step has none or it is not finite."""
-    value = metrics.get(name)
-    return "-" if value is None else format(value, form)
-
-
-def progress_line(step: int, plan: dict[str, Any], live: dict[str, Any] | None, seconds: float) -> str:
-    """What a running step is doing."""
-    if live is None:
-        return f"step {step}: {seconds:.0f} s"
-    signals = live["signals"]
-    done = sum(signals.values())
-    ungraded, failed = signals.get("ungraded", 0), signals.get("failed", 0)
-    equal = done - signals.get("mixed", 0) - ungraded - failed
-    lost = (f", {ungraded} ungraded" if ungraded else "") + (f", {failed} with a failure" if failed else "")
-    return (
-        f"step {step}: {done} groups scored for a batch of {plan['train_batch_size']} "
-        f"({equal} of equal rewards{lost}), "
-        f"{live.get('generating', 0)} responses generating, {live.get('grading', 0)} waiting for grading, "
-        + (f"{live['asking']} questions to the teacher, " if live.get("asking") else "")
-        + f"{seconds:.0f} s"
-    )
-
-
-def duration(seconds: float) -> str:
-    """A time span for people."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"

@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import shlex
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -31,16 +32,26 @@ def reserve_directory(wanted: Path) -> Path:
     raise AssertionError("unreachable")
 
 
+def point_latest(directory: Path) -> None:
+    """Let the link ``latest`` beside a run's directory name it."""
+    fresh = directory.with_name(f".latest-{os.getpid()}")
+    fresh.symlink_to(directory.name)
+    fresh.replace(directory.with_name("latest"))
+
+
 class RunRecord:
     """``run.json``: written when a run begins and again when it ends, each time as a whole.
 
     Args:
         directory: the run's own, which exists.
+        copy_in: another directory that gets the same file.
         facts: what describes the run, as JSON values.
     """
 
-    def __init__(self, directory: Path, **facts: Any):
-        self._directory = directory
+    def __init__(self, directory: Path, *, copy_in: Path | None = None, **facts: Any):
+        self.directory = directory
+        self._places = [directory, *([copy_in] if copy_in else [])]
+        self._lock = threading.Lock()  # some facts become known in threads
         self._facts = {
             "onepo": onepo.__version__,
             "python": platform.python_version(),
@@ -50,14 +61,10 @@ class RunRecord:
         }
 
     def open(self, config: DictConfig, config_dir: Path) -> None:
-        """Write the resolved configuration and the facts, and point ``latest`` at the run."""
+        """Write the resolved configuration and the facts."""
         config_dir.mkdir(parents=True, exist_ok=True)
         OmegaConf.save(config, config_dir / "config.yaml", resolve=True)
         self._write(started=_now())
-        latest = self._directory.with_name("latest")
-        fresh = self._directory.with_name(f".latest-{os.getpid()}")
-        fresh.symlink_to(self._directory.name)
-        fresh.replace(latest)
 
     def add(self, **facts: Any) -> None:
         """Write down what became known in the meantime."""
@@ -67,10 +74,12 @@ class RunRecord:
         self._write(ended=_now(), exit_code=exit_code, reason=reason, checkpoints=checkpoints)
 
     def _write(self, **facts: Any) -> None:
-        self._facts.update(facts)
-        fresh = self._directory / "run.json.tmp"
-        fresh.write_text(json.dumps(self._facts, indent=2) + "\n")
-        fresh.replace(self._directory / "run.json")
+        with self._lock:
+            self._facts.update(facts)
+            for place in self._places:
+                fresh = place / "run.json.tmp"
+                fresh.write_text(json.dumps(self._facts, indent=2) + "\n")
+                fresh.replace(place / "run.json")
 
 
 def _now() -> str:

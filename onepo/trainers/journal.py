@@ -14,31 +14,38 @@ EVENTS_FILE = "events.jsonl"
 
 
 class Journal:
-    """Appends whole lines and flushes each, so that a reader of a running or killed run sees complete records."""
+    """Appends whole lines and flushes each, so that a reader of a running or killed run sees complete records.
 
-    def __init__(self, run_dir: str):
+    Args:
+        run_dir: gets the metrics.
+        events_dir: gets the events; None: the same.
+    """
+
+    def __init__(self, run_dir: str, *, events_dir: str | None = None):
         self.metrics_file = Path(run_dir) / METRICS_FILE
-        self._events = Path(run_dir) / EVENTS_FILE
+        self._events = Path(events_dir or run_dir) / EVENTS_FILE
 
     def event(self, kind: str, **fields: Any) -> None:
         """Tell the terminal: plan, step, checkpoint, note."""
         _append(self._events, {"event": kind, "time": time.time(), **fields})
 
     def adopt(self, earlier: Path, *, last_step: int) -> list[int]:
-        """Begin the metrics file with the records of an earlier run, up to a step.
+        """Begin the metrics file with the records of an earlier run, up to a step. It may be the same file.
 
         Returns the steps that were found; a line that is cut or damaged is left out.
         """
         steps = []
         if not earlier.exists():
             return steps
-        with earlier.open("rb") as records, self.metrics_file.open("wb") as file:
+        fresh = self.metrics_file.with_suffix(".tmp")
+        with earlier.open("rb") as records, fresh.open("wb") as file:
             for line in records:
                 with suppress(ValueError, LookupError, TypeError, OverflowError, RecursionError):
                     step = int(json.loads(line)["step"])
                     if step <= last_step and line.endswith(b"\n"):
                         file.write(line)
                         steps.append(step)
+        fresh.replace(self.metrics_file)
         return steps
 
     def metrics(self, step: int, data: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from onepo.rewards.manager import MET
 from onepo.rollout.rows import TEACHER_MASK
 from onepo.trainers import checkpoints
 from onepo.trainers.samples import Sample, chosen_groups, samples_bytes, samples_file, write_samples
+from onepo.trainers.saving import SavesWhole
 from onepo.trainers.training_state import LOADED, SAVED, metrics_file, run_facts, write_state
 
 _SAMPLE_COLUMNS = (
@@ -32,11 +33,12 @@ _NO_DAMAGE = (MemoryError, torch.OutOfMemoryError, ray.exceptions.RayActorError)
 logger = logging.getLogger(__name__)
 
 
-class KeepsRun:
+class KeepsRun(SavesWhole):
     """The hooks of verl's trainer that save and load; a part of ``OnePOTrainer``."""
 
     def _set_state(self, config):
         """Tell verl what to save, and where to go on."""
+        self.checkpoints_to_keep = self.settings.max_checkpoints
         checkpoint = config.actor_rollout_ref.actor.checkpoint
         with open_dict(config):
             if self.settings.save_training_state:
@@ -68,24 +70,11 @@ class KeepsRun:
                 lost = "has no record of that step" if steps else "is not there, or empty"
                 self.journal.event("note", text=f"metrics of the earlier run are missing: {earlier} {lost}")
 
-    def _save_checkpoint(self):
-        self.journal.event("phase", name="saving a checkpoint")
-        root = Path(self.config.trainer.default_local_dir)
-        self.config.trainer.default_local_dir = str(checkpoints.start_staging(root))
-        try:
-            super()._save_checkpoint()
-            staged = checkpoints.checkpoint_folder(self.config.trainer.default_local_dir, self.global_steps)
-        finally:
-            self.config.trainer.default_local_dir = str(root)
-        checkpoints.write_stop_ids(checkpoints.model_folder(staged), self._stop_ids)
-        checkpoints.write_rope_settings(checkpoints.model_folder(staged))
-        checkpoints.write_dtype(checkpoints.model_folder(staged))
+    def _complete_checkpoint(self, staged):
+        super()._complete_checkpoint(staged)
         checkpoints.write_retirement(staged, ray.get(self.ledger.state_dict.remote()))
         if self.settings.save_training_state:
             write_state(staged, step=self.global_steps, facts=self._facts, metrics_file=self.journal.metrics_file)
-        published = checkpoints.publish(root, self.global_steps)
-        checkpoints.prune(root, self.settings.max_checkpoints)
-        self.journal.event("checkpoint", step=self.global_steps, model_dir=str(checkpoints.model_folder(published)))
 
     def _tell_samples(self):
         if size := samples_bytes(self.config, self.settings, final_step=self.schedule.final_step):

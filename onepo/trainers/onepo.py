@@ -14,7 +14,6 @@ from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.debug.metrics import calculate_debug_metrics
 
 import onepo.trainers.group_advantage  # noqa: F401  registers the estimator
-from onepo.data.chat import rollout_stop_ids
 from onepo.errors import ControlledStop
 from onepo.rewards.manager import SCORES
 from onepo.rollout.ledger import create_ledger, ledger_name
@@ -57,17 +56,6 @@ class OnePOTrainer(KeepsRun, FillsBatches, Validates, PPOTrainerSync):
         super().__init__(config)
 
     # ---- set-up
-
-    def _init_tokenizer(self):
-        super()._init_tokenizer()
-        generation_config = omega_conf_to_dataclass(self.config.actor_rollout_ref.model).generation_config
-        self._stop_ids, added = rollout_stop_ids(self.tokenizer, generation_config)
-        if added is not None:
-            self.journal.event(
-                "note",
-                text=f"the student's files do not name {self.tokenizer.convert_ids_to_tokens(added)!r}, which ends a "
-                "turn in its chat template, as a stop token: it was added, here and in the checkpoints",
-            )
 
     def _init_dataloader(self):
         if self.config.data.val_files is None:

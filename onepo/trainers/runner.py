@@ -1,5 +1,7 @@
 """The process that drives the training: verl's task runner, which finds our trainer by its registered name."""
 
+from importlib import import_module
+
 import ray
 from verl.trainer.main_ppo import TaskRunnerV1
 
@@ -7,12 +9,16 @@ from onepo.compat import plain_class
 from onepo.errors import UserError
 
 
-class _OnePOTaskRunner(plain_class(TaskRunnerV1)):
+class _TaskRunner(plain_class(TaskRunnerV1)):
+    """Args: trainer_module: registers the trainer when it is imported, in this process only, for it is slow."""
+
+    def __init__(self, trainer_module: str):
+        super().__init__()
+        self._trainer_module = trainer_module
+
     def run(self, config):
         _refuse_a_second_run()
-        # imported here: only this process needs the trainer, and importing it is slow
-        import onepo.trainers.onepo  # noqa: F401  registers the trainer
-
+        import_module(self._trainer_module)
         super().run(config)
 
 
@@ -29,4 +35,4 @@ def _refuse_a_second_run() -> None:
     raise UserError("another verl run uses this Ray cluster: wait for its end, or unset RAY_ADDRESS for a private one")
 
 
-OnePOTaskRunner = ray.remote(num_cpus=1)(_OnePOTaskRunner)
+TaskRunner = ray.remote(num_cpus=1)(_TaskRunner)

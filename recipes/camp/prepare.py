@@ -6,16 +6,22 @@ and the routes then say how a training is to start them.
 
 import asyncio
 import math
+import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from camp.prepared import check_place, fresh_files
 from camp.routes import ROUTES_FILE, SCHEDULE_FILE, SERVICES, Managed, Route, Routes
 from camp.schedule import make_schedule, write_schedule
-from camp.services import ManagedServices, check_sessions, facts_of
+from camp.services import ManagedServices, check_sessions, facts_of_all
 from onepo.errors import UserError
 from onepo.servers.managed import ServerStartFailed
+
+TEXT_FIELD = "text"  # of the messages of the services that ship
 
 
 @dataclass(frozen=True)
@@ -28,26 +34,42 @@ class Limits:
     connect_timeout: float
 
 
+# as many turns as the longest task of the services has, which end their episodes by themselves; an answer may take as
+# long as the slowest of them allows itself, and some time on the way
+LIMITS = Limits(turns=40, turn_tokens=1024, timeout=90.0, connect_timeout=30.0)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A service that runs already: its address, and the fields of its messages that hold the text."""
+
+    url: str
+    action_field: str
+    observation_field: str
+
+
 @dataclass(frozen=True)
 class Plan:
     """What is to be prepared.
 
     Attributes:
-        domains: names, in no order; each a service that ships or one of ``urls``.
-        urls: of services that run already, by domain.
+        domains: names, in no order; each a service that ships or one of ``running``.
+        running: services that are not to be started, by domain.
         limits: by domain.
         updates, episodes: of the training: so many updates of so many episodes each.
         warmup: batches of episodes that are under way before the first update.
+        host: where the managed services listen.
         first_port: of the managed services, which get this one and those behind it.
         seed: of the schedule.
     """
 
-    domains: list[str]
-    urls: Mapping[str, str]
+    domains: Iterable[str]
+    running: Mapping[str, Running]
     limits: Mapping[str, Limits]
     updates: int
     episodes: int
     warmup: float
+    host: str
     first_port: int
     seed: int
 
@@ -68,14 +90,19 @@ def prepare(
     """Look at the services and write routes and schedule; returns the two files.
 
     Raises:
-        UserError: a service does not answer, or has too few sessions; nothing is written.
+        UserError: a service does not answer, or has too few sessions, or the files cannot be written there; nothing
+            is written.
     """
+    check_place(out, ROUTES_FILE, SCHEDULE_FILE, say=say)
     routes = _unbound(plan)
-    with tempfile.TemporaryDirectory(prefix="camp-prepare-") as logs:
+    facts = asyncio.run(facts_of_all({name: route for name, route in routes.items() if route.managed is None}))
+    logs = Path(tempfile.mkdtemp(prefix="camp-prepare-"))
+    with ExitStack() as cleaning:
+        cleaning.callback(shutil.rmtree, logs, ignore_errors=True)
         services = ManagedServices(
             routes,
             python=python,
-            logs_dir=Path(logs),
+            logs_dir=logs,
             start_timeout=start_timeout,
             max_restarts=0,
             say=say,
@@ -83,15 +110,22 @@ def prepare(
         )
         try:
             services.start()
-            bound = {name: asyncio.run(_bound(name, route, plan)) for name, route in routes.items()}
+            facts |= asyncio.run(facts_of_all({name: route for name, route in routes.items() if route.managed}))
+            bound = {
+                name: route.model_copy(update={"tasks": facts[name].tasks, "fingerprint": facts[name].fingerprint})
+                for name, route in routes.items()
+            }
+            for name, route in bound.items():
+                _check(name, route, plan.in_flight, say)
         except ServerStartFailed as error:
+            cleaning.pop_all()  # the message names the log
             raise UserError(str(error)) from None
         finally:
             services.stop()
-    out.mkdir(parents=True, exist_ok=True)
     shares = {name: route.share for name, route in bound.items()}
-    digest = write_schedule(out / SCHEDULE_FILE, make_schedule(shares, rows=plan.rows, seed=plan.seed))
-    Routes.of(bound, schedule_sha256=digest).write(out / ROUTES_FILE)
+    with fresh_files(out) as fresh:
+        digest = write_schedule(fresh / SCHEDULE_FILE, make_schedule(shares, rows=plan.rows, seed=plan.seed))
+        Routes.of(bound, schedule_sha256=digest).write(fresh / ROUTES_FILE)
     return out / ROUTES_FILE, out / SCHEDULE_FILE
 
 
@@ -100,32 +134,56 @@ def template(plan: Plan) -> Routes:
     return Routes.of(_unbound(plan), schedule_sha256=None)
 
 
+def write_template(plan: Plan, out: Path, *, say: Callable[[str], None]) -> Path:
+    """Write the template routes; returns the file.
+
+    Raises:
+        UserError: the plan has an unknown domain, or the file cannot be written there.
+    """
+    check_place(out, ROUTES_FILE, say=say)
+    routes = template(plan)
+    with fresh_files(out) as fresh:
+        routes.write(fresh / ROUTES_FILE)
+    return out / ROUTES_FILE
+
+
+def _check(name: str, route: Route, sessions: int, say: Callable[[str], None]) -> None:
+    began = time.monotonic()
+    asyncio.run(check_sessions(name, route, sessions=sessions))
+    tasks = f"{len(route.tasks)} tasks" if route.tasks else "no names of tasks, its episodes have seeds alone"
+    say(f"{name}: {tasks}; {sessions} episodes begun at one time in {time.monotonic() - began:.1f} s")
+
+
 def _unbound(plan: Plan) -> dict[str, Route]:
-    return {name: _route(plan, name, port) for port, name in enumerate(sorted(plan.domains), plan.first_port)}
-
-
-def _route(plan: Plan, name: str, port: int) -> Route:
-    if name not in plan.urls and name not in SERVICES:
+    names = sorted(set(plan.domains))
+    if unknown := [name for name in names if name not in SERVICES and name not in plan.running]:
         raise UserError(
-            f"domain {name}: is none of the services that ship ({', '.join(SERVICES)}), and no address was given for it"
+            "\n".join(
+                f"domain {name}: is none of the services that ship ({', '.join(SERVICES)}), and no address was given "
+                f"for it (--url {name}=http://HOST:PORT)"
+                for name in unknown
+            )
         )
+    managed = [name for name in names if name not in plan.running]
+    if plan.first_port + len(managed) - 1 > 65535:
+        raise UserError(f"--first-port {plan.first_port}: {len(managed)} ports from there on go beyond 65535")
+    host = f"[{plan.host}]" if ":" in plan.host else plan.host
+    urls = {name: f"http://{host}:{port}" for port, name in enumerate(managed, plan.first_port)}
+    return {name: _route(plan, name, urls.get(name)) for name in names}
+
+
+def _route(plan: Plan, name: str, own_url: str | None) -> Route:
     limits = plan.limits[name]
+    service = Running(own_url, TEXT_FIELD, TEXT_FIELD) if own_url else plan.running[name]
     return Route(
-        url=plan.urls.get(name, f"http://127.0.0.1:{port}"),
-        managed=None if name in plan.urls else Managed(service=name, sessions=plan.in_flight),
+        url=service.url,
+        managed=Managed(service=name, sessions=plan.in_flight) if own_url else None,
         tasks=[],
-        action_field="text",
-        observation_field="text",
+        action_field=service.action_field,
+        observation_field=service.observation_field,
         timeout=limits.timeout,
         connect_timeout=limits.connect_timeout,
         turns=limits.turns,
         turn_tokens=limits.turn_tokens,
         fingerprint=None,
     )
-
-
-async def _bound(name: str, route: Route, plan: Plan) -> Route:
-    facts = await facts_of(route.url)
-    bound = route.model_copy(update={"tasks": facts.tasks, "fingerprint": facts.fingerprint})
-    await check_sessions(name, bound, sessions=plan.in_flight)
-    return bound

@@ -3,8 +3,9 @@
 import asyncio
 import hashlib
 import json
+import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +17,14 @@ import aiohttp
 from camp.routes import Route
 from camp.sampling.session import Session, SessionFault
 from onepo.endpoints.address import proxy_for
+from onepo.endpoints.answers import one_line
 from onepo.errors import UserError
 from onepo.servers.engines import Command
 from onepo.servers.managed import ManagedServer, ServerStartFailed
+from onepo.servers.ports import port_holder
 
 _PACKAGES = Path(__file__).parents[1]  # where `camp` is found
-_LOOK_SECONDS = 10.0
+_LOOK = aiohttp.ClientTimeout(10.0)
 
 
 @dataclass(frozen=True)
@@ -43,15 +46,16 @@ async def facts_of(url: str) -> ServiceFacts:
     Raises:
         UserError: it does not answer as an OpenEnv server.
     """
-    timeout = aiohttp.ClientTimeout(_LOOK_SECONDS)
     try:
-        async with aiohttp.ClientSession(timeout=timeout) as http:
+        async with aiohttp.ClientSession(timeout=_LOOK) as http:
             schema = await _get(http, url, "/schema")
             told = await _get(http, url, "/tasks", missing={})
     except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError) as error:
-        reason = str(error) or type(error).__name__
+        reason = one_line(str(error), secret=None) or type(error).__name__
         raise UserError(f"{url}: no OpenEnv server answers there ({reason})") from None
-    tasks = [str(name) for name in told.get("tasks", [])]
+    tasks = told.get("tasks") if isinstance(told, dict) else None
+    if not isinstance(tasks, list) or not all(isinstance(name, str) for name in tasks):
+        told, tasks = {}, []  # a service that is not ours may mean anything by it
     content = {"schema": schema, "tasks": tasks, "code": told.get("code")}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return ServiceFacts(tasks, hashlib.sha256(text.encode()).hexdigest())
@@ -63,6 +67,50 @@ async def _get(http: aiohttp.ClientSession, url: str, path: str, *, missing: Any
             return missing
         response.raise_for_status()
         return await response.json(content_type=None)
+
+
+async def facts_of_all(routes: Mapping[str, Route]) -> dict[str, ServiceFacts]:
+    """Ask the services of all domains at one time.
+
+    Raises:
+        UserError: with a line for each domain whose service does not answer.
+    """
+    answers = await _answers(routes)
+    _raise_all(f"domain {name}: {answer}" for name, answer in answers.items() if isinstance(answer, UserError))
+    return answers
+
+
+async def check_fingerprints(routes: Mapping[str, Route]) -> None:
+    """Whether the services of all domains are those that the routes were made with; they are asked at one time.
+
+    Raises:
+        UserError: with a line for each domain whose service does not answer or is another one.
+    """
+    problems = []
+    for name, answer in (await _answers(routes)).items():
+        if isinstance(answer, UserError):
+            problems.append(f"domain {name}: {answer}")
+        elif answer.fingerprint != routes[name].fingerprint:
+            problems.append(
+                f"domain {name}: the service at {routes[name].url} is not the one that the routes were made with: run "
+                "that one, or make routes and schedule anew with python -m camp.routes prepare"
+            )
+    _raise_all(problems)
+
+
+async def _answers(routes: Mapping[str, Route]) -> dict[str, ServiceFacts | UserError]:
+    async def answer(route: Route) -> ServiceFacts | UserError:
+        try:
+            return await facts_of(route.url)
+        except UserError as error:
+            return error
+
+    return dict(zip(routes, await asyncio.gather(*map(answer, routes.values())), strict=True))
+
+
+def _raise_all(problems: Iterable[str | None]) -> None:
+    if found := [problem for problem in problems if problem]:
+        raise UserError("\n".join(found))
 
 
 async def check_sessions(name: str, route: Route, *, sessions: int) -> None:
@@ -115,6 +163,8 @@ class ManagedServices:
         say: Callable[[str], None],
         lost: Callable[[str, str], None],
     ):
+        self._routes = {name: route for name, route in routes.items() if route.managed is not None}
+        self._python = python
         self._say = say
         self._lost = lost
         self._ready: set[str] = set()
@@ -128,16 +178,19 @@ class ManagedServices:
                 leave_running=False,
                 on_state=lambda status, name=name: self._on_state(name, status),
             )
-            for name, route in routes.items()
-            if route.managed is not None
+            for name, route in self._routes.items()
         }
 
     def start(self) -> None:
         """Start all of them at one time, and return when they are ready.
 
         Raises:
-            ServerStartFailed: one did not come up. The others are to be stopped all the same.
+            UserError: the interpreter is none of the services, or a port is taken; nothing was started.
+            ServerStartFailed: one did not come up; the others are to be stopped all the same.
         """
+        if self._routes:
+            _check_python(self._python)
+            _raise_all(_port_problem(name, route) for name, route in self._routes.items())
         for server in self._servers.values():
             server.start()
         for name, server in self._servers.items():
@@ -162,6 +215,29 @@ class ManagedServices:
             self._say(f"the service of {name} ended (exit code {status['exit_code']}): it is started again")
         elif status["state"] == "failed" and name in self._ready:  # a first start that fails is told by `start`
             self._lost(name, status["reason"])
+
+
+def _check_python(python: str) -> None:
+    try:
+        ended = subprocess.run([python, "-c", "import openenv"], stdin=subprocess.DEVNULL, capture_output=True)
+        problem = "has no openenv-core" if ended.returncode else None
+    except OSError as error:
+        problem = f"cannot be started ({error.strerror})"
+    if problem:
+        raise UserError(
+            f"the Python of the task services, {python}, {problem}: the command make services makes one that fits; "
+            "--services-python or the variable CAMP_SERVICES_PYTHON names it"
+        )
+
+
+def _port_problem(name: str, route: Route) -> str | None:
+    address = urlsplit(route.url)
+    try:
+        holder = port_holder(address.hostname, address.port)
+        problem = holder and f"is in use by {holder}: end that, or prepare routes with another --first-port"
+    except OSError as error:
+        problem = f"cannot be used ({error.strerror})"
+    return problem and f"the service of {name}: port {address.port} of {address.hostname} {problem}"
 
 
 def _command(python: str, route: Route) -> Command:

@@ -10,7 +10,9 @@ import termios
 
 import pytest
 
-from onepo.report.console import RunConsole, duration, progress_line, step_line, validation_line
+from onepo.report.console import RunConsole
+from onepo.report.lines import OnePOLines
+from onepo.report.words import duration
 
 STEP = {
     "event": "step",
@@ -44,7 +46,9 @@ def write(path, *events):
 
 @pytest.fixture
 def console(tmp_path):
-    return RunConsole(io.StringIO(), tmp_path / "console.log", tmp_path / "events.jsonl", lambda step: None)
+    return RunConsole(
+        io.StringIO(), tmp_path / "console.log", tmp_path / "events.jsonl", lambda step: None, OnePOLines()
+    )
 
 
 def shown(console):
@@ -53,13 +57,15 @@ def shown(console):
 
 
 def test_a_step_is_one_readable_line():
-    line = step_line(STEP, [1.0, 2.0])
+    line = OnePOLines().step(STEP, [1.0, 2.0])
     assert line == "step   7/130  reward 0.250  acc 0.125  retired 0.50  floored 96  length 12  2.0 s  left 3 min"
     assert len(line) <= 100
 
 
 def test_a_step_without_candidates_shows_no_retirement():
-    line = step_line({**{k: v for k, v in STEP.items() if "retirement" not in k}, "onepo/student_acc": None}, [2.0])
+    line = OnePOLines().step(
+        {**{k: v for k, v in STEP.items() if "retirement" not in k}, "onepo/student_acc": None}, [2.0]
+    )
     assert "acc -  retired -  floored 96" in line
 
 
@@ -90,11 +96,11 @@ def test_a_line_that_is_still_being_written_is_left_for_later(console, tmp_path)
 
 def test_progress_tells_what_the_step_waits_for():
     live = {"signals": {"mixed": 3, "all_wrong": 5}, "generating": 40, "grading": 8}
-    assert progress_line(4, PLAN, live, 12.3) == (
+    assert OnePOLines().progress(4, PLAN, live, 12.3) == (
         "step 4: 8 groups scored for a batch of 16 (5 of equal rewards), "
         "40 responses generating, 8 waiting for grading, 12 s"
     )
-    assert progress_line(4, PLAN, None, 12.3) == "step 4: 12 s"
+    assert OnePOLines().progress(4, PLAN, None, 12.3) == "step 4: 12 s"
 
 
 def test_the_live_line_fits_a_terminal_and_is_taken_back(tmp_path):
@@ -102,7 +108,9 @@ def test_the_live_line_fits_a_terminal_and_is_taken_back(tmp_path):
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))  # 40 columns
     with open(follower, "w") as terminal:
         live = {"signals": {"mixed": 3}, "generating": 40, "grading": 8}
-        console = RunConsole(terminal, tmp_path / "console.log", tmp_path / "events.jsonl", lambda step: live)
+        console = RunConsole(
+            terminal, tmp_path / "console.log", tmp_path / "events.jsonl", lambda step: live, OnePOLines()
+        )
         write(tmp_path / "events.jsonl", PLAN, {"event": "begin", "step": 7})
         console._show_events()
         os.read(leader, 10_000)
@@ -134,13 +142,13 @@ def test_durations_are_for_people(seconds, text):
 
 
 def test_failed_gradings_are_shown_with_the_step_and_the_validation():
-    assert "  ungraded 3  2.0 s" in step_line({**STEP, "reward/failed": 3}, [2.0])
-    assert "ungraded" not in step_line({**STEP, "reward/failed": 0}, [2.0])
+    assert "  ungraded 3  2.0 s" in OnePOLines().step({**STEP, "reward/failed": 3}, [2.0])
+    assert "ungraded" not in OnePOLines().step({**STEP, "reward/failed": 0}, [2.0])
     failed = {"step": 7, "validation/acc": 0.5, "validation/gradings": 64, "validation/failed_gradings": 2}
-    assert validation_line(failed) == (
+    assert OnePOLines().validation(failed) == (
         "  validation after step 7: accuracy 0.500 (2 of 64 gradings failed and are left out)"
     )
-    assert validation_line({"step": 7, "validation/acc": 0.5}) == "  validation after step 7: accuracy 0.500"
+    assert OnePOLines().validation({"step": 7, "validation/acc": 0.5}) == "  validation after step 7: accuracy 0.500"
 
 
 def test_a_validation_without_any_graded_answer_has_no_accuracy(console, tmp_path):

@@ -28,6 +28,7 @@ FLOORS = [
     "process",
     "show",
     "run",
+    "graded_run",
     "train",
 ]
 PURE = (

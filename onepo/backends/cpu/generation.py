@@ -3,7 +3,7 @@
 Shapes: B requests of a batch, S padded prompt length, V vocabulary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -34,7 +34,7 @@ class SamplingRequest:
 
 @dataclass
 class SampledResponse:
-    """Token ids, their log-probabilities at the sampling temperature, and "completed" or "length"."""
+    """Token ids, their log-probabilities at the sampling temperature, and "completed", "length" or "aborted"."""
 
     token_ids: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
@@ -43,9 +43,16 @@ class SampledResponse:
 
 @torch.inference_mode()
 def sample_batch(
-    model: torch.nn.Module, requests: Sequence[SamplingRequest], pad_id: int, *, use_cache: bool
+    model: torch.nn.Module,
+    requests: Sequence[SamplingRequest],
+    pad_id: int,
+    *,
+    use_cache: bool,
+    aborted: Callable[[], bool],
 ) -> list[SampledResponse]:
     """Sample one response per request, all in one batch that shrinks as responses end.
+
+    ``aborted`` is asked before every token: once it is true, the responses are returned as far as they have come.
 
     A log-probability is that of the full distribution at the request's temperature (1 when it is 0), as the learner
     recomputes it: top-k and top-p narrow the choice, not the figure. Without the cache every token costs a forward pass
@@ -58,6 +65,10 @@ def sample_batch(
     temperature = torch.tensor([request.temperature for request in requests])  # [B]
     alive = list(range(len(requests)))
     while alive:
+        if aborted():
+            for row in alive:
+                responses[row].stop_reason = "aborted"
+            break
         scale = torch.where(temperature > 0, temperature, torch.ones_like(temperature))[:, None]
         log_probs = torch.log_softmax(decoder.logits().float() / scale, dim=-1)  # [B, V]
         step = torch.stack([draws[row][len(responses[row].token_ids)] for row in alive])
@@ -101,7 +112,8 @@ def cache_error(model: torch.nn.Module, pad_id: int) -> float:
         for length, max_tokens in ((3, 8), (20, 4))
     ]
     errors = []
-    for request, response in zip(requests, sample_batch(model, requests, pad_id, use_cache=True), strict=True):
+    responses = sample_batch(model, requests, pad_id, use_cache=True, aborted=lambda: False)
+    for request, response in zip(requests, responses, strict=True):
         plain = _log_probs(model, request.prompt_ids, response.token_ids)
         errors.append((torch.tensor(response.log_probs) - plain).abs().max())
     return float(torch.stack(errors).max())

@@ -8,6 +8,7 @@ import random
 from functools import wraps
 
 import verl.utils.distributed as distributed
+from transformers import AutoModelForTokenClassification
 from verl.single_controller.ray.base import RayWorkerGroup
 
 # below the ports that Linux gives to outgoing connections
@@ -28,6 +29,7 @@ def use_plain_gloo() -> None:
 
     @wraps(upstream)
     def with_gloo(timeout_second=None, backend=None):
+        use_plain_attention_in_critic()  # learners build their models behind this; the import would slow the others
         return upstream(timeout_second, backend or "gloo")
 
     distributed.initialize_global_process_group_ray = with_gloo
@@ -52,6 +54,34 @@ def use_quiet_ports() -> None:
         return upstream(self, pg, bundle_index, master_port_range)
 
     RayWorkerGroup._get_master_addr_port = in_range
+
+
+def use_plain_attention_in_critic() -> None:
+    """Let a critic be made with PyTorch's own attention.
+
+    verl asks for flash attention whatever the configuration says, and that needs CUDA.
+
+    Raises:
+        RuntimeError: the function's parameters changed upstream.
+    """
+    import verl.utils.model as model
+
+    upstream = model.load_valuehead_model
+    if hasattr(upstream, "__wrapped__"):
+        return
+    _check_parameters(upstream, ["local_path", "torch_dtype", "model_config", "trust_remote_code"])
+
+    @wraps(upstream)
+    def with_sdpa(local_path, torch_dtype, model_config, trust_remote_code):
+        return AutoModelForTokenClassification.from_pretrained(
+            local_path,
+            dtype=torch_dtype,
+            config=model_config,
+            attn_implementation="sdpa",
+            trust_remote_code=trust_remote_code,
+        )
+
+    model.load_valuehead_model = with_sdpa
 
 
 def _check_parameters(function, expected: list[str]) -> None:

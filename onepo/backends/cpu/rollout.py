@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 
 import ray
 import torch
@@ -11,7 +12,7 @@ from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica, TokenOutput
 from verl.workers.rollout.utils import ensure_async_iterator
 
-from onepo.backends.cpu.generation import SamplingRequest, cache_error, sample_batch
+from onepo.backends.cpu.generation import SampledResponse, SamplingRequest, cache_error, sample_batch
 
 # Requests of one prompt arrive within milliseconds of each other: waiting this long lets a batch gather.
 _GATHER_SECONDS = 0.02
@@ -70,8 +71,10 @@ class TransformersServer:
         self._version = 0
         self._queue: list[tuple[SamplingRequest, asyncio.Future]] = []
         self._worker: asyncio.Task | None = None
-        self._open = asyncio.Event()
-        self._open.set()
+        self._open = True  # else requests wait
+        self._rejecting = False  # requests that would wait are sent away instead
+        self._changed = asyncio.Condition()
+        self._aborting = threading.Event()  # sampling runs in a thread
         self._model_lock = asyncio.Lock()
 
     def _cache_is_right(self) -> bool:
@@ -85,8 +88,15 @@ class TransformersServer:
         return False
 
     async def generate(self, request_id, *, prompt_ids, sampling_params, **kwargs) -> TokenOutput:
-        """Sample one response; ``sampling_params`` are verl's, and ``seed``, ``stop_token_ids``."""
-        await self._open.wait()
+        """Sample one response; ``sampling_params`` are verl's, and ``seed``, ``stop_token_ids``.
+
+        A response that is cut by :meth:`abort_all_requests` has the stop reason "aborted", which verl's client for
+        asynchronous training answers with another request for the rest.
+        """
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._open or self._rejecting)
+        if not self._open:
+            return self._output(SampledResponse(stop_reason="aborted"), log_probs=True)
         params = dict(sampling_params)
         want_log_probs = bool(params.get("logprobs"))
         seed = params.get("seed")
@@ -105,10 +115,12 @@ class TransformersServer:
         self._queue.append((request, done))
         if self._worker is None:
             self._worker = asyncio.create_task(self._drain())
-        response = await done
+        return self._output(await done, log_probs=want_log_probs)
+
+    def _output(self, response: SampledResponse, *, log_probs: bool) -> TokenOutput:
         return TokenOutput(
             token_ids=response.token_ids,
-            log_probs=response.log_probs if want_log_probs else None,
+            log_probs=response.log_probs if log_probs else None,
             stop_reason=response.stop_reason,
             extra_fields={"global_steps": self._version},
         )
@@ -130,7 +142,12 @@ class TransformersServer:
         requests = [request for request, _ in batch]
         try:
             responses = await asyncio.to_thread(
-                sample_batch, self._model, requests, self._pad_id, use_cache=self._use_cache
+                sample_batch,
+                self._model,
+                requests,
+                self._pad_id,
+                use_cache=self._use_cache,
+                aborted=self._aborting.is_set,
             )
         except Exception as error:  # every caller must learn of it, else it would wait for ever
             for _, done in batch:
@@ -149,17 +166,34 @@ class TransformersServer:
             self._model.tie_weights()
             self._version = version
 
-    async def wake_up(self, **kwargs):
+    async def _nothing(self, **kwargs):
         pass
 
-    sleep = clear_kv_cache = release_kv_cache = resume_kv_cache = start_profile = stop_profile = wake_up
+    wake_up = clear_kv_cache = release_kv_cache = resume_kv_cache = start_profile = stop_profile = _nothing
 
-    async def abort_all_requests(self, **kwargs):
-        """Take no new request until generation is resumed, as the GPU engines do; what is under way may end."""
-        self._open.clear()
+    async def sleep(self, **kwargs):
+        """Nothing is freed here. Requests that wait are sent away: only the release says so when it aborts them."""
+        await self._set(open_=self._open, rejecting=True)
+
+    async def abort_all_requests(self, reject_request: bool = False):
+        """End what is under way where it is, and take no new request until generation is resumed.
+
+        Args:
+            reject_request: Send new requests away instead of letting them wait (an argument of the release only).
+        """
+        await self._set(open_=False, rejecting=reject_request)
+        self._aborting.set()
+        if self._worker is not None:
+            await asyncio.shield(self._worker)
+        self._aborting.clear()
 
     async def resume_generation(self):
-        self._open.set()
+        await self._set(open_=True, rejecting=False)
+
+    async def _set(self, *, open_: bool, rejecting: bool) -> None:
+        async with self._changed:
+            self._open, self._rejecting = open_, rejecting
+            self._changed.notify_all()
 
 
 class TransformersReplica(RolloutReplica):

@@ -1,4 +1,7 @@
-"""Which service serves which domain: ``routes.json``, bound to the services that were there when it was made."""
+"""Which service serves which domain: ``routes.json``, bound to the services that were there when it was made.
+
+``python -m camp.routes prepare`` makes it.
+"""
 
 import hashlib
 import json
@@ -116,14 +119,23 @@ def read_routes(file: Path) -> Routes:
     return routes
 
 
+def refuse_template(routes: Routes) -> None:
+    """Whether something can run with the routes.
+
+    Raises:
+        UserError: nothing can, as they are the template.
+    """
+    if routes.schedule_sha256 is None:
+        raise UserError(f"the routes are the template, which is for inspection: make routes with {_PREPARE} --out DIR")
+
+
 def check_pair(routes: Routes, schedule: list[ScheduledEpisode], schedule_sha256: str) -> None:
     """Whether a schedule is the one that routes were made with.
 
     Raises:
         UserError: it is not, or the routes are the template.
     """
-    if routes.schedule_sha256 is None:
-        raise UserError(f"the routes are the template, which is for inspection: make routes with {_PREPARE} --out DIR")
+    refuse_template(routes)
     if unknown := sorted({row.domain for row in schedule} - routes.domains.keys()):
         raise UserError(
             f"the schedule has episodes of {', '.join(unknown)}, and the routes have only {', '.join(routes.domains)}"

@@ -1,0 +1,172 @@
+"""The configuration of a training: the method's recipe, the user's overrides, and what the named options decide."""
+
+import copy
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+
+from camp.sampling import AGENTS_FILE
+from onepo.errors import UserError
+
+METHODS = ("rl", "opd")
+# settings that belong to a named option, with everything inside them
+_OWNED = {
+    "camp.method": "--method",
+    "trainer.v1.trainer_mode": "--method",
+    "trainer.use_v1": "--method",
+    "actor_rollout_ref.model.path": "--student",
+    "actor_rollout_ref.model.hf_config_path": "--student",
+    "actor_rollout_ref.model.tokenizer_path": "--student",
+    "critic.model.path": "--student",
+    "critic.model.hf_config_path": "--student",
+    "critic.model.tokenizer_path": "--student",
+    "distillation.teacher_models.teacher_model.model_path": "--teacher",
+    "camp.routes": "--routes",
+    "actor_rollout_ref.rollout.agent.agent_loop_config_path": "--routes",
+    "actor_rollout_ref.rollout.agent.default_agent_loop": "--routes",
+    "data.train_files": "--schedule",
+    "data.val_files": "--schedule",
+    "data.custom_cls": "--schedule",
+    "data.shuffle": "--schedule",
+    "data.sampler": "--schedule",
+    "camp.output": "--output",
+    "camp.attempt_dir": "--output",
+    "trainer.default_local_dir": "--output",
+    "trainer.default_hdfs_dir": "--output",
+    "trainer.rollout_data_dir": "--output",
+    "trainer.validation_data_dir": "--output",
+    "camp.resume": "--resume",
+    "trainer.resume_mode": "--resume",
+    "trainer.resume_from_path": "--resume",
+}
+_ABSENT = object()
+_SECRET = re.compile(
+    r"(^|_)(api_?key|access_?key|secret(_key)?|password|passwd|(auth|access|hf)_token)$", re.IGNORECASE
+)
+_USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+
+
+@dataclass(frozen=True)
+class Named:
+    """What the named options say; None for one that is not given. Paths are absolute."""
+
+    method: str
+    student: str | None
+    teacher: str | None
+    routes: str | None
+    schedule: str | None
+    output: str | None
+    resume: str | None
+
+
+def compose_config(named: Named, overrides: Sequence[str]) -> DictConfig:
+    """The configuration with everything in it.
+
+    Raises:
+        UserError: an override is malformed, names a key that does not exist, or one that a named option decides.
+    """
+    for override in overrides:
+        if (option := _owner_by_name(override)) is not None:
+            raise UserError(f"{override}: {option} decides this, and nothing behind the --: use {option}")
+    config = _compose(named.method, overrides)
+    plain = recipe_config(named.method, overrides)
+    for option in _changed(config, plain):
+        culprit = next(
+            (one for one in overrides if option in _changed(_compose(named.method, [one]), plain)), "an override"
+        )
+        raise UserError(f"{culprit}: changes what {option} decides: use {option}")
+    _set(config, named)
+    return config
+
+
+def recipe_config(method: str, overrides: Sequence[str] = ()) -> DictConfig:
+    """The method's own configuration, for the same device and hardware as the overrides choose."""
+    groups = [one for one in overrides if one.split("=", 1)[0].lstrip("+") in ("device", "hardware")]
+    return _compose(method, groups)
+
+
+def _compose(method: str, overrides: Sequence[str]) -> DictConfig:
+    from hydra import compose, initialize_config_module
+    from hydra.errors import HydraException
+
+    try:
+        with initialize_config_module(f"camp.{method}", version_base=None):
+            return compose("recipe", overrides=list(overrides))
+    except (HydraException, OmegaConfBaseException) as error:
+        raise UserError(f"configuration: {str(error).splitlines()[0]}") from None
+
+
+def _owner_by_name(override: str) -> str | None:
+    """The named option that owns an override's key, or something in it, or what it is in."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    try:
+        key = OverridesParser.create().parse_override(override).key_or_group
+    except HydraException:
+        return None  # composing says what is wrong with it
+    key = key.replace("[", ".").replace("]", "").replace("/", ".")
+    return next((option for owned, option in _OWNED.items() if key == owned or key.startswith(f"{owned}.")), None)
+
+
+def _changed(config: DictConfig, plain: DictConfig) -> list[str]:
+    """The named options whose settings differ, by whatever override: as written, before references are followed."""
+    first, second = (OmegaConf.to_container(one, resolve=False) for one in (config, plain))
+    return [option for key, option in _OWNED.items() if _at(first, key) != _at(second, key)]
+
+
+def _at(content: Any, key: str) -> Any:
+    for part in key.split("."):
+        if not isinstance(content, dict):
+            return content  # a reference or a value in place of the section
+        content = content.get(part, _ABSENT)
+    return content
+
+
+def _set(config: DictConfig, named: Named) -> None:
+    found = {
+        "actor_rollout_ref.model.path": named.student,
+        "distillation.teacher_models.teacher_model.model_path": named.teacher,
+        "camp.routes": named.routes,
+        "data.train_files": named.schedule,
+        "camp.output": named.output,
+        "camp.resume": named.resume,
+        "trainer.resume_from_path": named.resume,
+        "trainer.resume_mode": "resume_path" if named.resume else "disable",
+        "actor_rollout_ref.rollout.agent.agent_loop_config_path": str(AGENTS_FILE),
+    }
+    with open_dict(config):
+        for key, value in found.items():
+            OmegaConf.update(config, key, value)
+        if config.trainer.device == "cpu":  # logical: each learner and each sampler is scheduled on one
+            rollout, trainer = config.actor_rollout_ref.rollout, config.trainer
+            gpus = trainer.n_gpus_per_node * trainer.nnodes + rollout.n_gpus_per_node * rollout.nnodes
+            config.ray_kwargs.ray_init.num_gpus = gpus
+
+
+def printable(config: DictConfig) -> str:
+    """The configuration as YAML, resolved, without secrets."""
+    content = OmegaConf.to_container(config, resolve=True)
+    return OmegaConf.to_yaml(OmegaConf.create(_masked(copy.deepcopy(content))))
+
+
+def _masked(content: Any, key: str = "") -> Any:
+    if isinstance(content, dict):
+        return {name: _masked(value, str(name)) for name, value in content.items()}
+    if isinstance(content, list):
+        return [_masked(value, key) for value in content]
+    if content is not None and _SECRET.search(key):
+        return "***"
+    return _USER_IN_URL.sub("***", content) if isinstance(content, str) else content
+
+
+def missing(named: Named) -> Iterator[str]:
+    """The options that a training needs and that are not given."""
+    wanted = {"--student": named.student, "--routes": named.routes, "--schedule": named.schedule}
+    for option, value in {**wanted, "--output": named.output}.items():
+        if value is None:
+            yield f"{option} is missing"

@@ -1,0 +1,1 @@
+"""Learning from episodes: what both methods add to verl's asynchronous trainer."""

@@ -1,0 +1,96 @@
+"""What a checkpoint needs beside what verl writes, and whether a run fits to it."""
+
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from pydantic import BaseModel
+
+from camp.learning.lineage import Lineage
+from camp.routes import Routes
+from onepo.report.hashes import file_sha256
+from onepo.trainers.checkpoints import step_of
+
+_FILE = "camp_state.json"
+_PARTS = ("model", "optim", "extra_state")
+_STUDENT_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+_FOLLOWS = ("total_training_steps",)  # of an optimizer's options: it is made from others, which may change
+
+
+class _State(BaseModel):
+    update: int
+    facts: dict[str, Any]
+
+
+def run_facts(config: DictConfig, routes: Routes) -> dict[str, Any]:
+    """What must be the same for a run to go on where another one stopped: JSON values by what a user calls them."""
+    student = Path(config.actor_rollout_ref.model.path)
+    facts = {
+        "--method": config.camp.method,
+        "--student": {name: file_sha256(student / name) for name in _STUDENT_FILES if (student / name).exists()},
+        "--routes": routes.sha256,
+        "--schedule": routes.schedule_sha256,
+        "learners (trainer.n_gpus_per_node x trainer.nnodes)": config.trainer.n_gpus_per_node * config.trainer.nnodes,
+        "actor_rollout_ref.actor.strategy": config.actor_rollout_ref.actor.strategy,
+        "data.train_batch_size": config.data.train_batch_size,
+        "data.max_prompt_length": config.data.max_prompt_length,
+        "data.max_response_length": config.data.max_response_length,
+        **_optimizer("actor_rollout_ref.actor.optim", config),
+    }
+    if config.critic.enable:
+        facts |= {"critic.strategy": config.critic.strategy, **_optimizer("critic.optim", config)}
+    return facts
+
+
+def _optimizer(key: str, config: DictConfig) -> dict[str, Any]:
+    """The state that is loaded has these in it, and would win without a word."""
+    options = OmegaConf.to_container(OmegaConf.select(config, key), resolve=True)
+    return {f"{key}.{name}": value for name, value in options.items() if name not in _FOLLOWS}
+
+
+def write_state(checkpoint: Path, *, update: int, facts: dict[str, Any]) -> None:
+    (checkpoint / _FILE).write_text(_State(update=update, facts=facts).model_dump_json(indent=2) + "\n")
+
+
+def checkpoint_problems(checkpoint: Path, config: DictConfig, routes: Routes) -> Iterator[str]:
+    """Why a run cannot go on from a checkpoint."""
+    where = f"--resume {checkpoint}"
+    if step_of(checkpoint) is None or not checkpoint.is_dir():
+        yield f"{where} is not the directory of a checkpoint, such as OUTPUT/checkpoints/global_step_10"
+        return
+    try:
+        state = _State.model_validate_json((checkpoint / _FILE).read_bytes())
+    except (OSError, ValueError):
+        yield f"{where} has no readable {_FILE}: it was not saved by CAMP, or is damaged"
+        return
+    if state.update != step_of(checkpoint):
+        yield f"{where} was saved after update {state.update}: give it its name back"
+        return
+    differing = [name for name, now in run_facts(config, routes).items() if state.facts.get(name) != now]
+    for name in differing:
+        before, now = state.facts.get(name), run_facts(config, routes)[name]
+        told = "" if name.startswith("--") and name != "--method" else f" ({before} then, {now} now)"
+        yield f"{where} was saved by a run with another {name}{told}"
+    if not differing and (broken := _broken_parts(checkpoint, config)):
+        yield f"{where} cannot be gone on from: {', '.join(broken)} missing or damaged"
+
+
+def _broken_parts(checkpoint: Path, config: DictConfig) -> list[str]:
+    learners = config.trainer.n_gpus_per_node * config.trainer.nnodes
+    networks = ["actor", "critic"] if config.critic.enable else ["actor"]
+    names = [
+        f"{network}/{part}_world_size_{learners}_rank_{rank}.pt"
+        for network in networks
+        for part in _PARTS
+        for rank in range(learners)
+    ]
+    broken = [name for name in ["data.pt", *names] if not zipfile.is_zipfile(checkpoint / name)]  # as PyTorch writes
+    if not (checkpoint / "transfer_queue" / "metadata.json").is_file():
+        broken.append("transfer_queue")
+    try:
+        Lineage.read(checkpoint)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        broken.append("episodes.json")
+    return broken

@@ -1,0 +1,255 @@
+"""The trainer that both methods share: verl's V1 ``separate_async`` with the smallest overrides."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import ray
+import transfer_queue as tq
+from omegaconf import OmegaConf, open_dict
+from verl.trainer.ppo.v1.trainer_separate_async import HybridEngineMode, PPOTrainerSeparateAsync
+
+from camp.learning.domain_metrics import domain_metrics
+from camp.learning.feeding import FeedsSchedule, drop_orphans, reissue_failed, unfinished_positions
+from camp.learning.lineage import BrokenLineage, Lineage
+from camp.learning.one_update import one_update
+from camp.learning.state import run_facts, write_state
+from camp.routes import read_routes
+from camp.sampling.episode import RECORD
+from camp.sampling.ledger import create_ledger
+from camp.sampling.record import EpisodeRecord
+from camp.sampling.replay import EpisodeBuffer
+from camp.settings import parse_settings
+from onepo.errors import ControlledStop, UserError, last_line
+from onepo.trainers import checkpoints
+from onepo.trainers.journal import Journal, RecordingLogger, numbers
+from onepo.trainers.saving import SavesWhole
+
+FINAL_STUDENT, ROLLOUT_DATA, COUNTERS_FILE = "final_student", "rollout_data", "counters.json"
+
+
+class CampTrainer(SavesWhole, FeedsSchedule, PPOTrainerSeparateAsync):
+    """Sample while learning, update, synchronise: the order is upstream's ``fit``.
+
+    What is added here: the schedule, one update for any number of learners, stops that keep every episode, and what
+    is written down. A subclass says what is learned.
+    """
+
+    def __init__(self, config):
+        with open_dict(config):
+            # upstream compares this with its own names in several places
+            config.trainer.v1.trainer_mode = "separate_async"
+        self.settings = parse_settings(OmegaConf.to_container(config.camp, resolve=True))
+        self.checkpoints_to_keep = self.settings.keep_checkpoints
+        self.journal = Journal(self.settings.output, events_dir=self.settings.attempt_dir)
+        self.ledger = create_ledger(self.settings.attempt_dir)
+        self.lineage = Lineage()
+        # of the files as they are now: they may move while the run goes on
+        self._facts = run_facts(config, read_routes(Path(self.settings.routes)))
+        self._sampling = False
+        self._trained_step = 0  # the last update that is complete
+        super().__init__(config)
+
+    # ---- set-up
+
+    def _build_replay_buffer(self):
+        return EpisodeBuffer(
+            super()._build_replay_buffer(),
+            max_staleness=self.settings.max_staleness,
+            poll_interval=self.settings.poll_interval,
+            check_progress=self._check_progress,
+        )
+
+    def _init_dataloader(self):
+        with open_dict(self.config):
+            self.config.data.val_batch_size = 1  # the size of the empty set is no batch size
+        super()._init_dataloader()
+        wanted = self.config.trainer.total_training_steps
+        self.total_training_steps = min(wanted, self.steps_per_epoch)
+        domains = sorted({episode.domain for episode in self.train_dataset.episodes})
+        self.journal.event(
+            "plan",
+            final_step=self.total_training_steps,
+            ends_by="the schedule" if self.steps_per_epoch < wanted else "the number of updates",
+            episodes=len(self.train_dataset),
+            domains=domains,
+            train_batch_size=self.config.data.train_batch_size,
+        )
+
+    def _load_checkpoint(self):
+        resumed = self.settings.resume
+        try:
+            super()._load_checkpoint()
+        except Exception as error:
+            if not resumed:
+                raise
+            raise UserError(f"--resume {resumed}: cannot be loaded: {last_line(error)}") from None
+        if resumed:
+            self._go_on(Path(resumed))
+
+    def _go_on(self, checkpoint: Path) -> None:
+        drop_orphans()
+        self.lineage = Lineage.read(checkpoint)
+        self._trained_step = self.global_steps
+        unfinished = unfinished_positions()
+        try:
+            self.lineage.check(unfinished)
+        except BrokenLineage as error:
+            raise UserError(f"--resume {checkpoint}: its episodes do not add up: {error}") from None
+        for file in Path(self.settings.output, ROLLOUT_DATA).glob("*.jsonl"):
+            if int(file.stem) > self.global_steps:  # of updates that are made anew
+                file.unlink()
+        steps = self.journal.adopt(self.journal.metrics_file, last_step=self.global_steps)
+        if self.global_steps not in steps:  # the run ended between the checkpoint and the record
+            self.journal.event(
+                "note", text=f"the metrics of update {self.global_steps} are missing: they were not kept"
+            )
+        self.journal.event(
+            "note",
+            text=f"goes on behind update {self.global_steps} from {checkpoint}: {len(unfinished)} of "
+            f"{self.lineage.submitted} submitted episodes are still to be trained on",
+        )
+
+    # ---- the run
+
+    def fit(self, agent_loop_manager):
+        try:
+            super().fit(agent_loop_manager)
+        except ControlledStop as stop:
+            stop = getattr(stop, "cause", stop)  # Ray wraps what a worker raised
+            self._end_early(stop)
+            raise stop from None
+        self._write_final_student()
+        self.journal.event("end")
+
+    def on_step_begin(self):
+        super().on_step_begin()
+        self.journal.event("begin", step=self.global_steps)
+
+    def on_sample_begin(self):
+        super().on_sample_begin()
+        self._sampling = True
+
+    def on_sample_end(self):
+        super().on_sample_end()
+        self._sampling = False
+        self.journal.event("phase", name="learning from the episodes")
+
+    def step(self, metrics, timing_raw):
+        batch = super().step(metrics, timing_raw)
+        # before the checkpoint, which is to know them
+        keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
+        self.lineage.trained_on(self.global_steps, [int(key.split("_")[0]) for key in keys])
+        self._trained_step = self.global_steps
+        extra = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
+        records = [EpisodeRecord.model_validate(fields[RECORD]) for fields in extra.pop("extra_fields").tolist()]
+        self._write_episodes(records)
+        metrics.update(domain_metrics(records, update=self.global_steps))
+        return batch
+
+    def _check_progress(self) -> None:
+        """Raise if the waiting has no end: an episode or a service that failed for good, or a worker that died."""
+        self._tell_notes()
+        if reason := ray.get(self.ledger.stop_reason.remote()):
+            raise ControlledStop(reason, 3)
+        ray.get([worker.__ray_ready__.remote() for worker in self.agent_loop_manager.agent_loop_workers])
+
+    def _end_early(self, stop: ControlledStop) -> None:
+        """Keep the episodes for the run that goes on: what waits and what is under way, with the last weights.
+
+        A stop in the midst of an update keeps nothing: its episodes are used up and its weights are half changed, so
+        the run goes on from the checkpoint before.
+        """
+        if self._sampling:
+            self.standalone_checkpoint_manager.abort_replicas()
+            if self.current_mode == HybridEngineMode.ROLLOUT:
+                self.switch_to_trainer()
+            self.global_steps = self._trained_step
+            reissue_failed()
+            if not checkpoints.checkpoint_folder(self.config.trainer.default_local_dir, self.global_steps).exists():
+                self._save_checkpoint()
+        self._shutdown_dump_executor()
+        self._write_counters()
+        self._tell_notes()
+        self.journal.event("stop", step=self.global_steps, reason=stop.reason, exit_code=stop.exit_code)
+
+    def _tell_notes(self) -> None:
+        for text in ray.get(self.ledger.new_notes.remote()):
+            self.journal.event("note", text=text)
+
+    # ---- update
+
+    def _get_required_batch_multiple(self, dp_size):
+        return dp_size  # not the size of a mini-batch as well: there is only one
+
+    def _update_actor(self, batch, metrics):
+        with one_update(batch):
+            batch = super()._update_actor(batch, metrics)
+        require_finite(metrics, "actor/grad_norm", self.global_steps)
+        return batch
+
+    # ---- what is written
+
+    def _complete_checkpoint(self, staged):
+        super()._complete_checkpoint(staged)
+        unfinished = unfinished_positions()
+        self.lineage.check(unfinished)
+        self.lineage.write(staged, unfinished)
+        write_state(staged, update=self.global_steps, facts=self._facts)
+
+    def _write_final_student(self) -> None:
+        """The weights of the last checkpoint, for evaluation, where no retention reaches them."""
+        (*_, newest) = checkpoints.list_checkpoints(self.config.trainer.default_local_dir)
+        target = Path(self.settings.output, FINAL_STUDENT)
+        fresh = target.with_name(f".{FINAL_STUDENT}")
+        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.copytree(checkpoints.model_folder(newest), fresh)
+        shutil.rmtree(target, ignore_errors=True)
+        fresh.rename(target)
+
+    def _write_counters(self) -> None:
+        counters = ray.get(self.ledger.counters.remote())
+        file = Path(self.settings.attempt_dir, COUNTERS_FILE)
+        fresh = file.with_suffix(".tmp")
+        fresh.write_text(json.dumps({"update": self._trained_step, "domains": counters}, indent=2) + "\n")
+        fresh.replace(file)
+
+    def _write_episodes(self, records: list[EpisodeRecord]) -> None:
+        folder = Path(self.settings.output, ROLLOUT_DATA)
+        folder.mkdir(exist_ok=True)
+        file = folder / f"{self.global_steps}.jsonl"
+        fresh = file.with_suffix(".tmp")
+        with fresh.open("w", encoding="utf-8") as stream:
+            for record in sorted(records, key=lambda record: record.schedule.position):
+                stream.write(record.model_dump_json() + "\n")
+        fresh.replace(file)
+
+    @property
+    def logger(self):
+        """verl's tracker; what it logs is also written to the journal."""
+        return self._logger
+
+    @logger.setter
+    def logger(self, tracking):
+        self._logger = RecordingLogger(tracking, self.journal, self._tell_terminal)
+
+    def _tell_terminal(self, step, metrics):
+        self.journal.event("step", step=step, final_step=self.total_training_steps, **numbers(metrics))
+
+    def _compute_metrics(self, batch, metrics, timing_raw, global_steps, epoch):
+        super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
+        metrics.update(ray.get(self.ledger.close_step.remote()))
+        self._write_counters()
+        self._tell_notes()
+
+
+def require_finite(metrics: dict, name: str, update: int) -> None:
+    """Stop the run on a gradient that is not finite.
+
+    Raises:
+        ControlledStop: it is not.
+    """
+    if not np.isfinite(metrics[name]):
+        # verl skips such an update without a word
+        raise ControlledStop(f"update {update}: {name.replace('_', ' ')} is not finite", 3)

@@ -1,0 +1,204 @@
+"""Everything that can be checked before a process is started or a file is written; all problems are told together."""
+
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from camp.configuration import Named, missing
+from camp.departures import Departure, departures
+from camp.learning.state import checkpoint_problems
+from camp.routes import Routes, check_pair, read_routes
+from camp.schedule import ScheduledEpisode, read_schedule
+from camp.settings import Settings, parse_settings
+from onepo.errors import UserError
+from onepo.preflight.build import verl_build_problems
+from onepo.preflight.model_directory import model_directory_problems
+from onepo.preflight.model_files import model_files
+from onepo.preflight.options import logger_problems, upstream_problems
+from onepo.preflight.student import load_model_config
+from onepo.trainers.checkpoints import list_checkpoints, step_of
+
+# other values would change what is learned, or lose episodes, without an error
+_FIXED = {
+    "actor_rollout_ref.actor.checkpoint.async_save": False,
+    "actor_rollout_ref.rollout.calculate_log_probs": True,
+    "actor_rollout_ref.rollout.n": 1,
+    "algorithm.filter_groups.enable": False,
+    "trainer.v1.separate_async.parameter_sync_step": 1,
+    "trainer.test_freq": -1,
+    "trainer.val_before_train": False,
+    "trainer.total_epochs": 1,
+}
+_COUNTS = ("data.train_batch_size", "trainer.total_training_steps", "trainer.save_freq", "trainer.n_gpus_per_node")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a passed check knows.
+
+    Attributes:
+        departures: from the recipe.
+        student_files: to be hashed.
+    """
+
+    settings: Settings
+    routes: Routes
+    departures: list[Departure]
+    student_files: Sequence[Path]
+
+    def of_attempt(self, directory: str) -> "Checked":
+        """The same for an invocation whose directory is there now."""
+        return replace(self, settings=self.settings.model_copy(update={"attempt_dir": directory}))
+
+
+def check(config: DictConfig, named: Named, recipe: DictConfig) -> Checked:
+    """Check a composed configuration and everything that it names.
+
+    Args:
+        recipe: the method's own configuration.
+
+    Raises:
+        UserError: with one line per problem.
+    """
+    _refuse([*missing(named), *_method_problems(named)])
+    settings = parse_settings(OmegaConf.to_container(config.camp, resolve=True))
+    _refuse([*verl_build_problems(), *_fixed_problems(config), *_count_problems(config)])
+    model = config.actor_rollout_ref.model
+    student = Path(model.path)
+    student_problems = list(model_directory_problems(student, "--student", trust_remote_code=model.trust_remote_code))
+    routes = read_routes(Path(named.routes))
+    schedule, digest = read_schedule(Path(named.schedule))
+    check_pair(routes, schedule, digest)
+    problems = [
+        *student_problems,
+        *_device_problems(config),
+        *_size_problems(config, settings, schedule),
+        *_output_problems(config, settings, named),
+        *logger_problems(config),
+        *upstream_problems(config),
+    ]
+    if not student_problems:
+        problems += _context_problems(config)
+    if named.resume and not problems:
+        problems += checkpoint_problems(Path(named.resume), config, routes)
+    _refuse(problems)
+    return Checked(settings, routes, departures(config, recipe), model_files(student))
+
+
+def _refuse(problems: list[str]) -> None:
+    if problems:
+        raise UserError("\n".join(problems))
+
+
+def _method_problems(named: Named) -> Iterator[str]:
+    if named.method == "rl" and named.teacher is not None:
+        yield "--teacher: --method rl has no teacher"
+    if named.method == "opd" and named.teacher is None:
+        yield "--teacher is missing"
+
+
+def _fixed_problems(config: DictConfig) -> Iterator[str]:
+    for key, value in _FIXED.items():
+        if (found := OmegaConf.select(config, key)) != value:
+            yield f"{key}={found}: CAMP needs {value}"
+    for network in ("actor_rollout_ref.actor", "critic"):
+        wanted = {"model", "optimizer", "extra"} | ({"hf_model"} if network != "critic" else set())
+        if lacking := wanted - set(OmegaConf.select(config, f"{network}.checkpoint.save_contents")):
+            yield f"{network}.checkpoint.save_contents: must contain {', '.join(sorted(lacking))}"
+
+
+def _count_problems(config: DictConfig) -> Iterator[str]:
+    for key in _COUNTS:
+        value = OmegaConf.select(config, key)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            yield f"{key}={value}: must be a whole number of at least 1"
+
+
+def _device_problems(config: DictConfig) -> Iterator[str]:
+    if config.trainer.device == "cpu" or os.environ.get("RAY_ADDRESS"):
+        return  # the GPUs of a cluster need not be on this machine
+    learners, samplers = config.trainer.n_gpus_per_node, config.actor_rollout_ref.rollout.n_gpus_per_node
+    teachers = config.distillation.n_gpus_per_node if config.distillation.enabled else 0
+    wanted, found = learners + samplers + teachers, torch.cuda.device_count()
+    if found == 0:
+        yield "no GPU is visible: add device=cpu behind the -- to train on the CPU, or check the driver"
+    elif found < wanted:
+        yield (
+            f"{learners} learners, {samplers} samplers and {teachers} teachers need {wanted} GPUs, {found} are "
+            "visible: set trainer.n_gpus_per_node and actor_rollout_ref.rollout.n_gpus_per_node"
+        )
+
+
+def _size_problems(config: DictConfig, settings: Settings, schedule: list[ScheduledEpisode]) -> Iterator[str]:
+    size = config.data.train_batch_size
+    if len(schedule) < size:
+        yield f"--schedule: has {len(schedule)} episodes, fewer than the {size} of one update (data.train_batch_size)"
+    warmup = config.trainer.v1.separate_async.num_warmup_batches
+    if settings.max_staleness < warmup:
+        yield (
+            f"camp.max_staleness={settings.max_staleness} is below the {warmup} batch(es) that are under way beside "
+            "an update's (trainer.v1.separate_async.num_warmup_batches): the last of them would be too old"
+        )
+    longest = max(row.turn_tokens for row in schedule)
+    if longest > config.data.max_response_length:
+        yield (
+            f"a turn may have {longest} tokens by the schedule, and a whole episode only "
+            f"{config.data.max_response_length} (data.max_response_length)"
+        )
+
+
+def _context_problems(config: DictConfig) -> Iterator[str]:
+    longest = config.data.max_prompt_length + config.data.max_response_length
+    positions = getattr(load_model_config(config).get_text_config(), "max_position_embeddings", None)
+    if positions is not None and longest > positions:
+        yield (
+            f"data.max_prompt_length + data.max_response_length = {longest}, and the student has {positions} "
+            "positions (max_position_embeddings in its config.json)"
+        )
+    room = config.actor_rollout_ref.actor.ppo_max_token_len_per_gpu
+    if room < longest:
+        yield (
+            f"actor_rollout_ref.actor.ppo_max_token_len_per_gpu={room} is below data.max_prompt_length + "
+            f"data.max_response_length = {longest}: one episode would not fit into a micro-batch"
+        )
+
+
+def _output_problems(config: DictConfig, settings: Settings, named: Named) -> Iterator[str]:
+    output, place = Path(settings.output), Path(settings.output)
+    while not os.path.lexists(place):
+        place = place.parent
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        yield f"--output {output} cannot be made: {place} is not a directory that you may write to"
+        return
+    for option, text in (("--student", named.student), ("--output", named.output), ("--schedule", named.schedule)):
+        if "${" in text:
+            yield f"{option} {text}: contains '${{', which verl would take for a reference: use another name"
+    kept = list_checkpoints(config.trainer.default_local_dir)
+    if kept and named.resume is None:
+        again = " ".join(
+            f"{option} {shlex.quote(value)}"
+            for option, value in (
+                ("--method", named.method),
+                ("--student", named.student),
+                ("--routes", named.routes),
+                ("--schedule", named.schedule),
+                ("--output", named.output),
+                ("--resume", str(kept[-1])),
+            )
+        )
+        yield (
+            f"--output {output} holds checkpoints of a run, and a fresh one never goes on from them. To go on: "
+            f"python -m camp.train {again} (the launcher: RESUME={shlex.quote(str(kept[-1]))}); to begin anew, name another directory"
+        )
+    elif named.resume is not None:
+        resumed = step_of(Path(named.resume)) or 0
+        if later := [path.name for path in kept if step_of(path) > resumed]:
+            yield (
+                f"--output {output} holds checkpoints of later updates than the one to go on from ({', '.join(later)}):"
+                " go on from the last one, name another output, or move them away"
+            )

@@ -1,0 +1,1 @@
+"""CAMP RL: PPO with a learned critic."""

@@ -1,0 +1,97 @@
+"""A run of CAMP: what stands around it are the task services, and the hashes of what it works with."""
+
+import asyncio
+import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+import camp
+import onepo
+from camp.departures import departure_lines
+from camp.preflight import Checked
+from camp.report import CampLines
+from camp.services import ManagedServices, check_fingerprints
+from onepo.process import choose_ray
+from onepo.report.hashes import Hashes, HashingThread, code_sha256
+from onepo.report.record import RunRecord
+from onepo.run import Run
+
+
+class CampRun(Run):
+    """One invocation of ``camp.train``.
+
+    Args:
+        checked: what the preflight knows.
+        overrides: those behind the ``--``, for the record.
+    """
+
+    def __init__(self, config: DictConfig, checked: Checked, overrides: Sequence[str]):
+        self._checked = checked
+        self._settings = checked.settings
+        self._attempt = Path(self._settings.attempt_dir)
+        record = RunRecord(
+            Path(self._settings.output),
+            copy_in=self._attempt,
+            method=self._settings.method,
+            overrides=list(overrides),
+            device=config.trainer.device,
+            student=config.actor_rollout_ref.model.path,
+            seed=self._settings.seed,
+            resumed_from=self._settings.resume,
+            routes={"file": self._settings.routes, "sha256": checked.routes.sha256},
+            schedule={"file": config.data.train_files, "sha256": checked.routes.schedule_sha256},
+            code_sha256=code_sha256({"onepo": Path(onepo.__file__).parent, "camp": Path(camp.__file__).parent}),
+            departures=[vars(departure) for departure in checked.departures],
+        )
+        super().__init__(
+            config,
+            record=record,
+            logs=self._attempt / "logs",
+            events_dir=self._attempt,
+            config_dir=self._attempt / "config",
+            lines=CampLines(),
+            trainer_module=f"camp.{self._settings.method}.trainer",
+        )
+
+    def _ledger_name(self) -> str:
+        from camp.sampling.ledger import ledger_name  # with Ray, which is to be imported late
+
+        return ledger_name(self._settings.attempt_dir)
+
+    def _prepare(self, clean_up: ExitStack) -> None:
+        """Everything but verl: Ray's place, the services, hashes."""
+        for line in departure_lines(self._checked.departures):
+            self._console.say(line)
+        ray_dir = choose_ray(self._config, self._settings.ray_dir)
+        if ray_dir:
+            clean_up.callback(shutil.rmtree, ray_dir, ignore_errors=True)
+        files = {str(file): file for file in self._checked.student_files}
+        # in the output's parent: another run with the same student finds them there
+        cache = Path(self._settings.output).parent / ".hashes.json"
+        hashing = HashingThread(files, cache=cache, done=self._record_hashes)
+        hashing.start()
+        clean_up.callback(hashing.stop)
+        routes = self._checked.routes.domains
+        services = ManagedServices(
+            routes,
+            python=self._settings.services.python,
+            logs_dir=self._logs,
+            start_timeout=self._settings.services.start_timeout,
+            max_restarts=self._settings.services.max_restarts,
+            say=self._console.say,
+            lost=self._on_lost_service,
+        )
+        self._end_with_ray(clean_up, services.stop)
+        self._console.begin("waiting for the task services")
+        services.start()
+        asyncio.run(check_fingerprints(routes))
+
+    def _record_hashes(self, found: Hashes) -> None:
+        self._record.add(model_files=found.sha256, unread_model_files=found.problems)
+
+    def _on_lost_service(self, domain: str, reason: str) -> None:
+        self._console.say(f"the service of {domain} is lost: {reason}")
+        self._tell_ledger("report_lost_service", domain, reason)

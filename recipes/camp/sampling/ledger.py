@@ -1,0 +1,148 @@
+"""One small Ray actor per invocation that counts what happened to the episodes, and knows when the run must end.
+
+A fault of a service is counted here and nowhere else: it is no reward and no text.
+"""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import ray
+
+
+@dataclass(frozen=True)
+class EpisodeReport:
+    """An episode that came to its end.
+
+    Attributes:
+        seconds: from its begin in the attempt that succeeded.
+        latencies: of the service, in seconds, one for each answer.
+    """
+
+    domain: str
+    reward: float
+    limit: str | None
+    seconds: float
+    latencies: list[float]
+
+
+class EpisodeLedger:
+    """The actor's class. Counters are of this invocation only; a resumed run begins with new ones."""
+
+    def __init__(self):
+        self._ends: dict[str, Counter] = defaultdict(Counter)
+        self._faults: dict[str, Counter] = defaultdict(Counter)
+        self._retried: Counter = Counter()
+        self._failed: Counter = Counter()
+        self._latencies: dict[str, list[float]] = defaultdict(list)  # since the last step
+        self._latency_totals: dict[str, list[float]] = {}  # number, sum and largest
+        self._under_way: dict[int, str] = {}
+        self._told: set[tuple[str, str]] = set()
+        self._notes: list[str] = []
+        self._stop: str | None = None
+        self._counted: Counter = Counter()
+
+    def begin(self, position: int, domain: str) -> None:
+        self._under_way[position] = domain
+
+    def finish(self, position: int, report: EpisodeReport) -> None:
+        self._under_way.pop(position, None)
+        ends = self._ends[report.domain]
+        ends["finished"] += 1
+        if report.limit is not None:
+            ends[report.limit] += 1
+        if report.latencies:
+            self._latencies[report.domain] += report.latencies
+            count, total, largest = self._latency_totals.get(report.domain, [0, 0.0, 0.0])
+            self._latency_totals[report.domain] = [
+                count + len(report.latencies),
+                total + sum(report.latencies),
+                max(largest, *report.latencies),
+            ]
+
+    def fault(self, domain: str, kind: str, text: str) -> None:
+        """A service did not do its part; the episode begins anew."""
+        self._faults[domain][kind] += 1
+        self._retried[domain] += 1
+        if (domain, kind) not in self._told:  # each kind once
+            self._told.add((domain, kind))
+            self._notes.append(f"{domain}: {text} (the episode begins anew; further faults of this kind are counted)")
+
+    def give_up(self, position: int, domain: str, reason: str) -> None:
+        """An episode has failed for good: the run is to save and stop."""
+        self._under_way.pop(position, None)
+        self._failed[domain] += 1
+        self._stop = self._stop or f"episode {position} of {domain}: {reason}"
+
+    def report_lost_service(self, domain: str, reason: str) -> None:
+        self._stop = self._stop or f"the service of {domain} is lost: {reason}"
+
+    def stop_reason(self) -> str | None:
+        """Why the run is to save and stop, None while it may go on."""
+        return self._stop
+
+    def new_notes(self) -> list[str]:
+        """What is to be told and was not yet."""
+        notes, self._notes = self._notes, []
+        return notes
+
+    def close_step(self) -> dict[str, float]:
+        """Metrics of what happened since the last call."""
+        totals = Counter(
+            {
+                "episodes/finished": sum(ends["finished"] for ends in self._ends.values()),
+                "episodes/retried": self._retried.total(),
+                "episodes/failed": self._failed.total(),
+                **{f"domain/{name}/retried": count for name, count in self._retried.items()},
+                **{f"domain/{name}/failed": count for name, count in self._failed.items()},
+            }
+        )
+        metrics: dict[str, float] = {name: count - self._counted[name] for name, count in totals.items()}
+        self._counted = totals
+        for name, seconds in self._latencies.items():
+            metrics[f"domain/{name}/latency_mean"] = fmean(seconds)
+            metrics[f"domain/{name}/latency_max"] = max(seconds)
+        self._latencies.clear()
+        return metrics
+
+    def counters(self) -> dict[str, Any]:
+        """Everything counted in this invocation, as JSON values, by domain."""
+        domains = sorted({*self._ends, *self._faults, *self._failed})
+        return {
+            name: {
+                "finished": self._ends[name]["finished"],
+                "limits": {limit: count for limit, count in self._ends[name].items() if limit != "finished"},
+                "faults": dict(self._faults[name]),
+                "retried": self._retried[name],
+                "failed": self._failed[name],
+                "answers": self._latency_totals.get(name, [0])[0],
+                "latency_mean": self._mean_latency(name),
+                "latency_max": self._latency_totals[name][2] if name in self._latency_totals else None,
+            }
+            for name in domains
+        }
+
+    def _mean_latency(self, name: str) -> float | None:
+        if name not in self._latency_totals:
+            return None
+        count, total, _ = self._latency_totals[name]
+        return total / count
+
+    def live(self, step: int) -> dict[str, Any]:
+        """What the terminal shows of a running step."""
+        return {
+            "under_way": len(self._under_way),
+            "finished": sum(ends["finished"] for ends in self._ends.values()) - self._counted["episodes/finished"],
+            "retried": self._retried.total() - self._counted["episodes/retried"],
+        }
+
+
+def ledger_name(attempt_dir: str) -> str:
+    """The ledger's name in Ray: with the attempt's, so that runs on one cluster never meet."""
+    return f"camp-ledger-{attempt_dir}"
+
+
+def create_ledger(attempt_dir: str) -> Any:
+    """Start the actor; returns its handle."""
+    return ray.remote(EpisodeLedger).options(name=ledger_name(attempt_dir), num_cpus=0).remote()

@@ -1,0 +1,55 @@
+"""What is written down of an episode: a line of ``rollout_data/``."""
+
+from dataclasses import asdict
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from camp.sampling.loop import Ending
+from camp.sampling.transcript import Transcript
+from camp.schedule import ScheduledEpisode
+
+
+class EpisodeRecord(BaseModel):
+    """One finished episode.
+
+    Attributes:
+        schedule: its row.
+        reward: of the whole episode, from the service.
+        success: whether its task was solved, where the service says so.
+        limit: what ended it in place of the service; None: the service did.
+        submitted_at: the update before which it was submitted.
+        versions: of the weights that wrote its first and its last token.
+        seconds: from its begin to its end, in the attempt that counted.
+        turns: as in ``camp.sampling.transcript.Turn``.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schedule: ScheduledEpisode
+    reward: float
+    success: bool | None
+    limit: str | None
+    submitted_at: int
+    versions: tuple[int | None, int | None]
+    seconds: float
+    prompt_tokens: int
+    response_tokens: int
+    turns: list[dict[str, Any]]
+
+
+def record_of(
+    row: ScheduledEpisode, transcript: Transcript, ending: Ending, *, seconds: float, submitted_at: int
+) -> EpisodeRecord:
+    return EpisodeRecord(
+        schedule=row,
+        reward=transcript.reward,
+        success=ending.success,
+        limit=ending.limit,
+        submitted_at=submitted_at,
+        versions=transcript.versions,
+        seconds=seconds,
+        prompt_tokens=len(transcript.prompt_ids),
+        response_tokens=len(transcript.response_ids),
+        turns=[asdict(turn) for turn in transcript.turns],
+    )

@@ -1,0 +1,79 @@
+"""The training's command line: ``python -m camp.train --method rl --student DIR ... [-- Hydra overrides]``.
+
+Exit codes: 0 finished, 1 crashed, 2 wrong input (nothing was started), 3 stopped by a limit, 128 + n by the signal n.
+"""
+
+import os
+import sys
+import time
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from camp.command_line import services_python
+from camp.configuration import Named, compose_config, printable, recipe_config
+from onepo.errors import UserError
+from onepo.process import chosen_device, end_with_the_launcher, set_process_environment
+from onepo.report.record import reserve_directory
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+@app.command(context_settings={"allow_interspersed_args": True})
+def train(
+    method: Annotated[Literal["rl", "opd"], typer.Option(help="rl: PPO with a critic. opd: a teacher's signal.")],
+    student: Annotated[str | None, typer.Option(help="Model directory of the student.")] = None,
+    teacher: Annotated[str | None, typer.Option(help="Model directory of the teacher (opd).")] = None,
+    routes: Annotated[str | None, typer.Option(help="routes.json of python -m camp.routes prepare.")] = None,
+    schedule: Annotated[str | None, typer.Option(help="train_schedule.jsonl, made with these routes.")] = None,
+    output: Annotated[str | None, typer.Option(help="Directory of the run; holds no other run's checkpoints.")] = None,
+    resume: Annotated[str | None, typer.Option(help="Checkpoint to go on from, with everything in it.")] = None,
+    print_config: Annotated[bool, typer.Option("--print-config", help="Print the configuration and end.")] = False,
+    overrides: Annotated[list[str] | None, typer.Argument(help="Hydra overrides, behind a --.")] = None,
+) -> None:
+    """Train a student in the task services of the routes."""
+    named = Named(method, *map(_absolute, (student, teacher, routes, schedule, output, resume)))
+    raise typer.Exit(_train(named, overrides or [], print_config=print_config))
+
+
+def _absolute(path: str | None) -> str | None:
+    return None if path is None else os.path.abspath(os.path.expanduser(path))
+
+
+def _train(named: Named, overrides: list[str], *, print_config: bool) -> int:
+    end_with_the_launcher()
+    try:
+        common = files("camp.config").joinpath("common.yaml")
+        set_process_environment(Path(str(common)), device=chosen_device(overrides))
+        config = compose_config(named, overrides)
+        if print_config:
+            print(printable(config), end="")
+            return 0
+        from camp.preflight import check
+
+        config.camp.services.python = services_python(config.camp.services.python, os.environ)
+        checked = check(config, named, recipe_config(named.method, overrides))
+        Path(named.output).mkdir(parents=True, exist_ok=True)
+        attempt = reserve_directory(Path(named.output, "state", time.strftime("%Y%m%d-%H%M%S")))
+    except KeyboardInterrupt:
+        return 130
+    except UserError as error:
+        for line in str(error).splitlines():
+            print(f"error: {line}", file=sys.stderr)
+        return 2
+    from camp.run import CampRun
+
+    config.camp.attempt_dir = str(attempt)
+    return CampRun(config, checked.of_attempt(str(attempt)), overrides).train()
+
+
+if __name__ == "__main__":
+    try:
+        app()
+    except SystemExit as ended:
+        exit_code = ended.code or 0
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)  # Ray's threads may abort an interpreter that ends after a signal, and hide the exit code
