@@ -41,7 +41,7 @@ option GAE_LAMBDA 1.0 "Weight of later value estimates in the advantage; 1 uses 
 group "Limits"
 option MAX_PROMPT_LENGTH 2048 "Token limit of a task's first text."
 option MAX_RESPONSE_LENGTH 8192 "Token limit of the rest of an episode, the service's texts included."
-option PPO_MAX_TOKEN_LEN_PER_GPU 12288 "Tokens of a learner's micro-batch; at least one whole episode."
+option PPO_MAX_TOKEN_LEN_PER_GPU "" "Tokens of a learner's micro-batch, at least one whole episode; empty means that of HARDWARE, else 12288."
 
 group "Sampling"
 option TEMPERATURE 1.0 "Sampling temperature."
@@ -56,6 +56,7 @@ group "Hardware"
 option CUDA_VISIBLE_DEVICES "" "GPUs to use; empty means all."
 option LEARNER_GPUS 6 "GPUs that learn; with DEVICE=cpu processes, 1 unless set."
 option SAMPLER_GPUS 2 "GPUs that sample all the time; with DEVICE=cpu processes, 1 unless set."
+option HARDWARE "" "blackwell, hopper or ampere: attention and memory of that generation; empty means that of the GPUs here."
 option INFER_BACKEND sglang "Inference engine: sglang or vllm."
 option ROLLOUT_TP 1 "GPUs per copy of the inference engine; it divides learners and samplers."
 
@@ -69,6 +70,7 @@ own_prefixes ACTOR_ CRITIC_ EPISODE KEEP_ LEARNER_ MAX_ SAMPLER_ SERVICE_ STUDEN
 read_arguments "$@"
 one_of DRY_RUN 0 1
 one_of DEVICE cpu gpu
+one_of HARDWARE blackwell hopper ampere
 one_of INFER_BACKEND sglang vllm
 check_options
 stop_on_problems
@@ -79,7 +81,11 @@ choose_device
 if [[ ${DEVICE} == cpu ]]; then
   is_set LEARNER_GPUS || LEARNER_GPUS=1
   is_set SAMPLER_GPUS || SAMPLER_GPUS=1
-  fixed_by "DEVICE=cpu" INFER_BACKEND
+  fixed_by "DEVICE=cpu" HARDWARE INFER_BACKEND
+elif [[ -z ${HARDWARE} ]]; then
+  HARDWARE=$(gpu_generation)
+  [[ -n ${HARDWARE} || ${DRY_RUN} == 1 ]] || say "the GPUs are of no generation of docs/hardware.md: set HARDWARE, or \
+overrides of your own"
 fi
 require_path -d STUDENT_PATH "a directory with the student model"
 require_path -f ROUTES "the routes.json of python -m camp.routes prepare"
@@ -122,8 +128,8 @@ LEARNING=(
 LIMITS=(
   data.max_prompt_length="${MAX_PROMPT_LENGTH}"
   data.max_response_length="${MAX_RESPONSE_LENGTH}"
-  actor_rollout_ref.actor.ppo_max_token_len_per_gpu="${PPO_MAX_TOKEN_LEN_PER_GPU}"
 )
+text_override LIMITS actor_rollout_ref.actor.ppo_max_token_len_per_gpu PPO_MAX_TOKEN_LEN_PER_GPU
 SAMPLING=(
   actor_rollout_ref.rollout.temperature="${TEMPERATURE}"
   trainer.v1.separate_async.num_warmup_batches="${WARMUP_BATCHES}"
@@ -133,13 +139,16 @@ SAMPLING=(
   camp.services.start_timeout="${SERVICE_START_TIMEOUT}"
   camp.services.max_restarts="${SERVICE_MAX_RESTARTS}"
 )
-HARDWARE=(
+MACHINE=(
   trainer.n_gpus_per_node="${LEARNER_GPUS}"
   actor_rollout_ref.rollout.n_gpus_per_node="${SAMPLER_GPUS}"
   actor_rollout_ref.rollout.tensor_model_parallel_size="${ROLLOUT_TP}"
 )
-[[ ${DEVICE} == cpu ]] || HARDWARE+=(actor_rollout_ref.rollout.name="${INFER_BACKEND}")
+if [[ ${DEVICE} == gpu ]]; then
+  MACHINE+=(actor_rollout_ref.rollout.name="${INFER_BACKEND}")
+  [[ -z ${HARDWARE} ]] || RUN+=(hardware="${HARDWARE}")
+fi
 CHECKPOINTS=(trainer.save_freq="${SAVE_FREQ}" camp.keep_checkpoints="${KEEP_CHECKPOINTS}")
 
-launch camp.train "${NAMED[@]}" -- "${RUN[@]}" "${LEARNING[@]}" "${LIMITS[@]}" "${SAMPLING[@]}" "${HARDWARE[@]}" \
+launch camp.train "${NAMED[@]}" -- "${RUN[@]}" "${LEARNING[@]}" "${LIMITS[@]}" "${SAMPLING[@]}" "${MACHINE[@]}" \
   "${CHECKPOINTS[@]}" "$@"

@@ -55,6 +55,12 @@ gpu_is_visible() {
   [[ " ${EXPORTED[*]} " != *" CUDA_VISIBLE_DEVICES "* || ${CUDA_VISIBLE_DEVICES} == [0-9A-Z]* ]] || return 1
   compgen -G '/dev/nvidia[0-9]*' >/dev/null || nvidia-smi -L >/dev/null 2>&1
 }
+gpu_generation() {  # the row of docs/hardware.md that belongs to the GPUs of this run, empty when it cannot be told
+  local found
+  found=$(nvidia-smi ${CUDA_VISIBLE_DEVICES:+--id="${CUDA_VISIBLE_DEVICES}"} --query-gpu=compute_cap \
+    --format=csv,noheader 2>/dev/null | sed -E 's/^1[0-2]\..*/blackwell/; s/^9\..*/hopper/; s/^8\..*/ampere/' | sort -u) || true
+  case ${found} in blackwell | hopper | ampere) printf '%s' "${found}" ;; esac
+}
 fixed_by() {  # fixed_by REASON NAME...
   local name
   for name in "${@:2}"; do ! is_set "${name}" || say "ignored: ${name} ($1 decides it)"; done

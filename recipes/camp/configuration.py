@@ -44,10 +44,8 @@ _OWNED = {
     "trainer.resume_from_path": "--resume",
 }
 _ABSENT = object()
-_SECRET = re.compile(
-    r"(^|_)(api_?key|access_?key|secret(_key)?|password|passwd|(auth|access|hf)_token)$", re.IGNORECASE
-)
-_USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+_SECRET = re.compile(r"(^|_)(api_?key|access_?key|secret(_key)?|password|passwd|token|credentials?)$", re.IGNORECASE)
+_USER_IN_URL = re.compile(r"(?<=://)[^/\s]+(?=@)")
 
 
 @dataclass(frozen=True)
@@ -67,8 +65,14 @@ def compose_config(named: Named, overrides: Sequence[str]) -> DictConfig:
     """The configuration with everything in it.
 
     Raises:
-        UserError: an override is malformed, names a key that does not exist, or one that a named option decides.
+        UserError: an override is malformed, names a key that does not exist, or one that a named option decides; a
+            reference leads nowhere; a named option holds one.
     """
+    for option, value in vars(named).items():
+        if value is not None and "${" in value:
+            raise UserError(
+                f"--{option} {value}: contains '${{', which would be taken for a reference: use another name"
+            )
     for override in overrides:
         if (option := _owner_by_name(override)) is not None:
             raise UserError(f"{override}: {option} decides this, and nothing behind the --: use {option}")
@@ -80,6 +84,10 @@ def compose_config(named: Named, overrides: Sequence[str]) -> DictConfig:
         )
         raise UserError(f"{culprit}: changes what {option} decides: use {option}")
     _set(config, named)
+    try:
+        OmegaConf.to_container(config, resolve=True)
+    except OmegaConfBaseException as error:
+        raise UserError(f"configuration: {str(error).splitlines()[0]}") from None
     return config
 
 
@@ -91,25 +99,21 @@ def recipe_config(method: str, overrides: Sequence[str] = ()) -> DictConfig:
 
 def _compose(method: str, overrides: Sequence[str]) -> DictConfig:
     from hydra import compose, initialize_config_module
-    from hydra.errors import HydraException
+    from hydra.errors import HydraException, OverrideParseException
 
     try:
         with initialize_config_module(f"camp.{method}", version_base=None):
             return compose("recipe", overrides=list(overrides))
-    except (HydraException, OmegaConfBaseException) as error:
+    except OverrideParseException as error:
+        raise UserError(f"{shown(error.override)}: {str(error).splitlines()[0]}") from None
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise UserError(f"configuration: {str(error).splitlines()[0]}") from None
 
 
 def _owner_by_name(override: str) -> str | None:
-    """The named option that owns an override's key, or something in it, or what it is in."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
-
-    try:
-        key = OverridesParser.create().parse_override(override).key_or_group
-    except HydraException:
-        return None  # composing says what is wrong with it
-    key = key.replace("[", ".").replace("]", "").replace("/", ".")
+    """The named option that owns an override's key or what it is in, in whatever spelling, also in wrong ones."""
+    key, *_ = re.split("[=@]", override, maxsplit=1)
+    key = ".".join(re.findall(r"\w+", key))
     return next((option for owned, option in _OWNED.items() if key == owned or key.startswith(f"{owned}.")), None)
 
 
@@ -162,6 +166,12 @@ def _masked(content: Any, key: str = "") -> Any:
     if content is not None and _SECRET.search(key):
         return "***"
     return _USER_IN_URL.sub("***", content) if isinstance(content, str) else content
+
+
+def shown(override: str) -> str:
+    """An override without its secret, if its value is one."""
+    key, _, _ = override.partition("=")
+    return f"{key}=***" if _SECRET.search(key.rpartition(".")[2].lstrip("+")) else _USER_IN_URL.sub("***", override)
 
 
 def missing(named: Named) -> Iterator[str]:

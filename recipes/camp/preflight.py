@@ -4,18 +4,20 @@ import os
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
+from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf
 
-from camp.configuration import Named, missing
+from camp.configuration import Named, missing, recipe_config, shown
 from camp.departures import Departure, departures
 from camp.learning.state import checkpoint_problems
 from camp.routes import Routes, check_pair, read_routes
 from camp.schedule import ScheduledEpisode, read_schedule
 from camp.settings import Settings, parse_settings
-from onepo.errors import UserError
+from onepo.errors import UserError, last_line
 from onepo.preflight.build import verl_build_problems
 from onepo.preflight.model_directory import model_directory_problems
 from onepo.preflight.model_files import model_files
@@ -44,23 +46,25 @@ class Checked:
     Attributes:
         departures: from the recipe.
         student_files: to be hashed.
+        nothing_left: why a run that goes on would have nothing to do, else None.
     """
 
     settings: Settings
     routes: Routes
     departures: list[Departure]
     student_files: Sequence[Path]
+    nothing_left: str | None
 
     def of_attempt(self, directory: str) -> "Checked":
         """The same for an invocation whose directory is there now."""
         return replace(self, settings=self.settings.model_copy(update={"attempt_dir": directory}))
 
 
-def check(config: DictConfig, named: Named, recipe: DictConfig) -> Checked:
+def check(config: DictConfig, named: Named, overrides: Sequence[str]) -> Checked:
     """Check a composed configuration and everything that it names.
 
     Args:
-        recipe: the method's own configuration.
+        overrides: those that it was composed with.
 
     Raises:
         UserError: with one line per problem.
@@ -78,16 +82,27 @@ def check(config: DictConfig, named: Named, recipe: DictConfig) -> Checked:
         *student_problems,
         *_device_problems(config),
         *_size_problems(config, settings, schedule),
-        *_output_problems(config, settings, named),
+        *_output_problems(config, settings, named, overrides),
         *logger_problems(config),
-        *upstream_problems(config),
     ]
     if not student_problems:
-        problems += _context_problems(config)
+        problems += [*_context_problems(config), *_upstream_problems(config)]
     if named.resume and not problems:
         problems += checkpoint_problems(Path(named.resume), config, routes)
     _refuse(problems)
-    return Checked(settings, routes, departures(config, recipe), model_files(student))
+    found = departures(config, recipe_config(named.method, overrides))
+    return Checked(settings, routes, found, model_files(student), _nothing_left(config, named, schedule))
+
+
+def _nothing_left(config: DictConfig, named: Named, schedule: list[ScheduledEpisode]) -> str | None:
+    final = min(config.trainer.total_training_steps, len(schedule) // config.data.train_batch_size)
+    done = step_of(Path(named.resume)) if named.resume else 0
+    if done < final:
+        return None
+    ends_by = "the schedule" if final < config.trainer.total_training_steps else "trainer.total_training_steps"
+    return (
+        f"nothing is left to train: {Path(named.resume).name} is not before the final update, {final} (from {ends_by})"
+    )
 
 
 def _refuse(problems: list[str]) -> None:
@@ -132,6 +147,8 @@ def _device_problems(config: DictConfig) -> Iterator[str]:
             f"{learners} learners, {samplers} samplers and {teachers} teachers need {wanted} GPUs, {found} are "
             "visible: set trainer.n_gpus_per_node and actor_rollout_ref.rollout.n_gpus_per_node"
         )
+    if config.critic.enable and find_spec("flash_attn") is None:
+        yield "flash-attn is not installed, and verl builds critics with nothing else: see runtime-overrides.txt"
 
 
 def _size_problems(config: DictConfig, settings: Settings, schedule: list[ScheduledEpisode]) -> Iterator[str]:
@@ -160,45 +177,46 @@ def _context_problems(config: DictConfig) -> Iterator[str]:
             f"data.max_prompt_length + data.max_response_length = {longest}, and the student has {positions} "
             "positions (max_position_embeddings in its config.json)"
         )
-    room = config.actor_rollout_ref.actor.ppo_max_token_len_per_gpu
-    if room < longest:
-        yield (
-            f"actor_rollout_ref.actor.ppo_max_token_len_per_gpu={room} is below data.max_prompt_length + "
-            f"data.max_response_length = {longest}: one episode would not fit into a micro-batch"
-        )
+    for key in ("actor_rollout_ref.actor.ppo_max_token_len_per_gpu", "critic.ppo_infer_max_token_len_per_gpu"):
+        room = OmegaConf.select(config, key)  # None without a critic
+        if room is not None and room < longest:
+            yield (
+                f"{key}={room} is below data.max_prompt_length + data.max_response_length = {longest}: one episode "
+                "would not fit into a micro-batch"
+            )
 
 
-def _output_problems(config: DictConfig, settings: Settings, named: Named) -> Iterator[str]:
+def _upstream_problems(config: DictConfig) -> Iterator[str]:
+    try:
+        yield from upstream_problems(config)
+    except InstantiationException as error:  # verl makes the critic's own objects for it
+        yield f"verl refuses the configuration: {last_line(error.__cause__ or error)}"
+
+
+def _output_problems(config: DictConfig, settings: Settings, named: Named, overrides: Sequence[str]) -> Iterator[str]:
     output, place = Path(settings.output), Path(settings.output)
     while not os.path.lexists(place):
         place = place.parent
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         yield f"--output {output} cannot be made: {place} is not a directory that you may write to"
         return
-    for option, text in (("--student", named.student), ("--output", named.output), ("--schedule", named.schedule)):
-        if "${" in text:
-            yield f"{option} {text}: contains '${{', which verl would take for a reference: use another name"
     kept = list_checkpoints(config.trainer.default_local_dir)
     if kept and named.resume is None:
-        again = " ".join(
-            f"{option} {shlex.quote(value)}"
-            for option, value in (
-                ("--method", named.method),
-                ("--student", named.student),
-                ("--routes", named.routes),
-                ("--schedule", named.schedule),
-                ("--output", named.output),
-                ("--resume", str(kept[-1])),
-            )
-        )
         yield (
             f"--output {output} holds checkpoints of a run, and a fresh one never goes on from them. To go on: "
-            f"python -m camp.train {again} (the launcher: RESUME={shlex.quote(str(kept[-1]))}); to begin anew, name another directory"
+            f"{_command(replace(named, resume=str(kept[-1])), overrides)} (with the launcher "
+            f"RESUME={shlex.quote(str(kept[-1]))}). To begin anew, name another directory"
         )
-    elif named.resume is not None:
-        resumed = step_of(Path(named.resume)) or 0
+    elif named.resume is not None and (resumed := step_of(Path(named.resume))) is not None:
         if later := [path.name for path in kept if step_of(path) > resumed]:
             yield (
                 f"--output {output} holds checkpoints of later updates than the one to go on from ({', '.join(later)}):"
                 " go on from the last one, name another output, or move them away"
             )
+
+
+def _command(named: Named, overrides: Sequence[str]) -> str:
+    """The command line of a training, without what is one run's own."""
+    options = [part for option, value in vars(named).items() if value is not None for part in (f"--{option}", value)]
+    lasting = [shown(override) for override in overrides if not override.startswith("camp.ray_dir=")]
+    return shlex.join(["python", "-m", "camp.train", *options, *(["--", *lasting] if lasting else [])])

@@ -21,6 +21,7 @@ from camp.services import ManagedServices, check_sessions, facts_of_all
 from onepo.errors import UserError
 from onepo.servers.managed import ServerStartFailed
 
+_MORE_SESSIONS = 1.25
 TEXT_FIELD = "text"  # of the messages of the services that ship
 
 
@@ -77,6 +78,11 @@ class Plan:
     def in_flight(self) -> int:
         """The most episodes that may be under way at one time."""
         return math.ceil((1 + self.warmup) * self.episodes)
+
+    @property
+    def sessions(self) -> int:
+        """What a managed service gets: one that was left still counts for a moment, when the next is opened already."""
+        return math.ceil(_MORE_SESSIONS * self.in_flight)
 
     @property
     def rows(self) -> int:
@@ -177,7 +183,7 @@ def _route(plan: Plan, name: str, own_url: str | None) -> Route:
     service = Running(own_url, TEXT_FIELD, TEXT_FIELD) if own_url else plan.running[name]
     return Route(
         url=service.url,
-        managed=Managed(service=name, sessions=plan.in_flight) if own_url else None,
+        managed=Managed(service=name, sessions=plan.sessions) if own_url else None,
         tasks=[],
         action_field=service.action_field,
         observation_field=service.observation_field,

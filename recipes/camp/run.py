@@ -69,8 +69,7 @@ class CampRun(Run):
         if ray_dir:
             clean_up.callback(shutil.rmtree, ray_dir, ignore_errors=True)
         files = {str(file): file for file in self._checked.student_files}
-        # in the output's parent: another run with the same student finds them there
-        cache = Path(self._settings.output).parent / ".hashes.json"
+        cache = Path(self._settings.output, ".hashes.json")  # also for the runs that go on from this one
         hashing = HashingThread(files, cache=cache, done=self._record_hashes)
         hashing.start()
         clean_up.callback(hashing.stop)

@@ -3,6 +3,7 @@
 The values live in ``config/common.yaml``; what each option does is in ``docs/camp.md``.
 """
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -13,7 +14,7 @@ _LARGEST_SEED = 2**32 - 1  # numpy takes no larger one
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class ServiceSettings(_Section):
@@ -66,8 +67,10 @@ def parse_settings(section: dict[str, Any]) -> Settings:
     try:
         return Settings.model_validate(section)
     except ValidationError as error:
-        lines = [
-            f"camp.{'.'.join(map(str, item['loc']))}={item['input']!r}: {item['msg'].removeprefix('Value error, ')}"
-            for item in error.errors()
-        ]
-        raise UserError("\n".join(lines)) from None
+        raise UserError("\n".join(map(_told, error.errors()))) from None
+
+
+def _told(problem: Mapping[str, Any]) -> str:
+    name = ".".join(("camp", *map(str, problem["loc"])))
+    found = "" if problem["type"] == "missing" else f"={problem['input']!r}"  # else it would be the whole section
+    return f"{name}{found}: {problem['msg']}"

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import typer
 
 from camp.command_line import services_python
-from camp.configuration import Named, compose_config, printable, recipe_config
+from camp.configuration import Named, compose_config, printable, shown
 from onepo.errors import UserError
 from onepo.process import chosen_device, end_with_the_launcher, set_process_environment
 from onepo.report.record import reserve_directory
@@ -54,7 +54,10 @@ def _train(named: Named, overrides: list[str], *, print_config: bool) -> int:
         from camp.preflight import check
 
         config.camp.services.python = services_python(config.camp.services.python, os.environ)
-        checked = check(config, named, recipe_config(named.method, overrides))
+        checked = check(config, named, overrides)
+        if checked.nothing_left is not None:
+            print(checked.nothing_left)
+            return 0
         Path(named.output).mkdir(parents=True, exist_ok=True)
         attempt = reserve_directory(Path(named.output, "state", time.strftime("%Y%m%d-%H%M%S")))
     except KeyboardInterrupt:
@@ -66,7 +69,7 @@ def _train(named: Named, overrides: list[str], *, print_config: bool) -> int:
     from camp.run import CampRun
 
     config.camp.attempt_dir = str(attempt)
-    return CampRun(config, checked.of_attempt(str(attempt)), overrides).train()
+    return CampRun(config, checked.of_attempt(str(attempt)), [*map(shown, overrides)]).train()
 
 
 if __name__ == "__main__":

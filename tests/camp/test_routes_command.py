@@ -76,7 +76,7 @@ def test_the_two_files_belong_together(prepared):
 def test_each_domain_has_its_service_and_its_limits(prepared):
     domains = read_routes(prepared[1] / "routes.json").domains
     games, shop = domains["games"], domains["shop"]
-    assert (games.managed.service, games.managed.sessions, games.turns, games.turn_tokens) == ("games", 10, 6, 1024)
+    assert (games.managed.service, games.managed.sessions, games.turns, games.turn_tokens) == ("games", 13, 6, 1024)
     assert (games.action_field, games.observation_field, games.timeout) == ("text", "text", 20.0)
     assert (shop.managed, shop.tasks, shop.turns, shop.turn_tokens) == (None, [], 3, 32)
     assert (shop.action_field, shop.observation_field, shop.timeout) == ("command", "view", 20.0)
@@ -108,7 +108,7 @@ def test_the_template_needs_no_service_and_runs_nothing(tmp_path):
     assert result.stdout.endswith("routes.json; it shows the form, and nothing can run with it\n")
     assert [file.name for file in tmp_path.iterdir()] == ["routes.json"]
     assert routes.domains["search"].url == "http://[::1]:18731"
-    assert routes.domains["search"].managed.sessions == 128  # two updates of the recipe
+    assert routes.domains["search"].managed.sessions == 160  # two updates of the recipe, and some more
     with pytest.raises(UserError, match="the routes are the template"):
         check_pair(routes, [], "0")
 

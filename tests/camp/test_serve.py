@@ -94,7 +94,7 @@ def test_the_services_are_there_until_it_is_told_to_end(prepared, serving, tmp_p
     asyncio.run(check_fingerprints(routes.domains))
     assert found.said[0].startswith("games is ready after ")
     (row,) = (line for line in found.said if url in line)
-    assert [cell.strip() for cell in row.strip("│").split("│")] == ["games", url, "4", "6"]
+    assert [cell.strip() for cell in row.strip("│").split("│")] == ["games", url, "4", "8"]
     assert (tmp_path / "logs" / "games.log").exists() and len(found.started) >= 2
 
     found.process.terminate()

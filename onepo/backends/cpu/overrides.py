@@ -29,7 +29,6 @@ def use_plain_gloo() -> None:
 
     @wraps(upstream)
     def with_gloo(timeout_second=None, backend=None):
-        use_plain_attention_in_critic()  # learners build their models behind this; the import would slow the others
         return upstream(timeout_second, backend or "gloo")
 
     distributed.initialize_global_process_group_ray = with_gloo
@@ -64,7 +63,7 @@ def use_plain_attention_in_critic() -> None:
     Raises:
         RuntimeError: the function's parameters changed upstream.
     """
-    import verl.utils.model as model
+    import verl.utils.model as model  # slow, and only a learner with a critic needs it
 
     upstream = model.load_valuehead_model
     if hasattr(upstream, "__wrapped__"):

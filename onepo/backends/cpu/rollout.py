@@ -122,7 +122,8 @@ class TransformersServer:
             token_ids=response.token_ids,
             log_probs=response.log_probs if log_probs else None,
             stop_reason=response.stop_reason,
-            extra_fields={"global_steps": self._version},
+            # none where nothing was written: verl's client takes that of the first answer for the first token's
+            extra_fields={"global_steps": self._version} if response.token_ids else {},
         )
 
     async def _drain(self) -> None:

@@ -1,10 +1,10 @@
 """What an update learned from, by domain. Pure."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from statistics import fmean
+from statistics import fmean, median
 
-from camp.sampling.record import EpisodeRecord
+from camp.sampling.record import EpisodeRecord, success_rate
 
 
 def domain_metrics(records: Sequence[EpisodeRecord], *, update: int) -> dict[str, float]:
@@ -26,13 +26,14 @@ def domain_metrics(records: Sequence[EpisodeRecord], *, update: int) -> dict[str
         metrics[f"domain/{name}/reward"] = fmean(record.reward for record in found)
         metrics[f"domain/{name}/limit_rate"] = fmean(record.limit is not None for record in found)
         metrics[f"domain/{name}/turns"] = fmean(len(record.turns) for record in found)
-        if known := [record.success for record in found if record.success is not None]:
-            metrics[f"domain/{name}/success"] = fmean(known)
+        if (success := success_rate(found)) is not None:
+            metrics[f"domain/{name}/success"] = success
     ages = sorted(update - 1 - record.versions[0] for record in records)
     metrics |= {
         "staleness/mean": fmean(ages),
-        "staleness/median": ages[len(ages) // 2],
+        "staleness/median": median(ages),
         "staleness/max": ages[-1],
+        **{f"staleness/share_of_{age}": count / len(ages) for age, count in sorted(Counter(ages).items())},
         "staleness/weights_per_episode": fmean(record.versions[1] - record.versions[0] + 1 for record in records),
     }
     return metrics

@@ -51,7 +51,7 @@ class Lineage:
         """What :meth:`write` kept.
 
         Raises:
-            OSError, ValueError, LookupError, TypeError: it is not there, or damaged.
+            OSError, ValueError, LookupError, TypeError, AttributeError: it is not there, or damaged.
         """
         state = json.loads((checkpoint / _FILE).read_text())
         trained = {int(update): [int(row) for row in rows] for update, rows in state["trained"].items()}

@@ -43,10 +43,11 @@ class CampTrainer(SavesWhole, FeedsSchedule, PPOTrainerSeparateAsync):
         self.settings = parse_settings(OmegaConf.to_container(config.camp, resolve=True))
         self.checkpoints_to_keep = self.settings.keep_checkpoints
         self.journal = Journal(self.settings.output, events_dir=self.settings.attempt_dir)
-        self.ledger = create_ledger(self.settings.attempt_dir)
+        routes = read_routes(Path(self.settings.routes))
+        self.ledger = create_ledger(self.settings.attempt_dir, list(routes.domains))
         self.lineage = Lineage()
         # of the files as they are now: they may move while the run goes on
-        self._facts = run_facts(config, read_routes(Path(self.settings.routes)))
+        self._facts = run_facts(config, routes)
         self._sampling = False
         self._trained_step = 0  # the last update that is complete
         super().__init__(config)

@@ -20,6 +20,7 @@ from camp.sampling.transcript import Transcript
 from camp.schedule import ScheduledEpisode
 from camp.settings import parse_settings
 from onepo.data.chat import rollout_stop_ids
+from onepo.errors import last_line
 
 RECORD = "episode_record"  # in a row's extra fields
 
@@ -42,6 +43,8 @@ class EpisodeLoop(EnvironmentLoop):
     ) -> AgentLoopOutput:
         """Play the episode.
 
+        Whatever fails is in the ledger before it is raised: the trainer stops for it and keeps the episode.
+
         Raises:
             EpisodeFailed: its service failed too often, or its first text does not fit.
         """
@@ -52,6 +55,9 @@ class EpisodeLoop(EnvironmentLoop):
         except (SessionFault, PromptTooLong) as error:
             await self._ledger.give_up.remote(row.position, row.domain, str(error))
             raise EpisodeFailed(str(error)) from None
+        except Exception as error:
+            await self._ledger.give_up.remote(row.position, row.domain, f"{type(error).__name__}: {last_line(error)}")
+            raise
         latencies = [turn.waiting for turn in transcript.turns if turn.heard is not None]
         report = EpisodeReport(row.domain, transcript.reward, ending.limit, seconds, latencies)
         await self._ledger.finish.remote(row.position, report)

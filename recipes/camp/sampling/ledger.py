@@ -4,6 +4,7 @@ A fault of a service is counted here and nowhere else: it is no reward and no te
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -28,9 +29,14 @@ class EpisodeReport:
 
 
 class EpisodeLedger:
-    """The actor's class. Counters are of this invocation only; a resumed run begins with new ones."""
+    """The actor's class. Counters are of this invocation only; a resumed run begins with new ones.
 
-    def __init__(self):
+    Args:
+        domains: of the schedule.
+    """
+
+    def __init__(self, domains: Sequence[str]):
+        self._domains = sorted(domains)
         self._ends: dict[str, Counter] = defaultdict(Counter)
         self._faults: dict[str, Counter] = defaultdict(Counter)
         self._retried: Counter = Counter()
@@ -94,8 +100,8 @@ class EpisodeLedger:
                 "episodes/finished": sum(ends["finished"] for ends in self._ends.values()),
                 "episodes/retried": self._retried.total(),
                 "episodes/failed": self._failed.total(),
-                **{f"domain/{name}/retried": count for name, count in self._retried.items()},
-                **{f"domain/{name}/failed": count for name, count in self._failed.items()},
+                **{f"domain/{name}/retried": self._retried[name] for name in self._domains},
+                **{f"domain/{name}/failed": self._failed[name] for name in self._domains},
             }
         )
         metrics: dict[str, float] = {name: count - self._counted[name] for name, count in totals.items()}
@@ -108,7 +114,6 @@ class EpisodeLedger:
 
     def counters(self) -> dict[str, Any]:
         """Everything counted in this invocation, as JSON values, by domain."""
-        domains = sorted({*self._ends, *self._faults, *self._failed})
         return {
             name: {
                 "finished": self._ends[name]["finished"],
@@ -120,7 +125,7 @@ class EpisodeLedger:
                 "latency_mean": self._mean_latency(name),
                 "latency_max": self._latency_totals[name][2] if name in self._latency_totals else None,
             }
-            for name in domains
+            for name in self._domains
         }
 
     def _mean_latency(self, name: str) -> float | None:
@@ -143,6 +148,6 @@ def ledger_name(attempt_dir: str) -> str:
     return f"camp-ledger-{attempt_dir}"
 
 
-def create_ledger(attempt_dir: str) -> Any:
+def create_ledger(attempt_dir: str, domains: Sequence[str]) -> Any:
     """Start the actor; returns its handle."""
-    return ray.remote(EpisodeLedger).options(name=ledger_name(attempt_dir), num_cpus=0).remote()
+    return ray.remote(EpisodeLedger).options(name=ledger_name(attempt_dir), num_cpus=0).remote(domains)

@@ -1,5 +1,6 @@
 """What is written down of an episode: a line of ``rollout_data/``."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -53,3 +54,14 @@ def record_of(
         response_tokens=len(transcript.response_ids),
         turns=[asdict(turn) for turn in transcript.turns],
     )
+
+
+def success_rate(records: Sequence[EpisodeRecord]) -> float | None:
+    """The share of solved tasks; None where the service does not say.
+
+    An episode that came to a limit of ours is not solved. Pure.
+    """
+    if all(record.success is None and record.limit is None for record in records):
+        return None
+    decided = [record for record in records if record.success is not None or record.limit is not None]
+    return sum(record.success is True for record in decided) / len(decided)

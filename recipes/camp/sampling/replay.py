@@ -39,9 +39,12 @@ class EpisodeBuffer(ReplayBufferAsync):
         last_debug_time = time.time()
         while True:
             self._sync_metadata_from_transfer_queue()
-            if self.failure_keys[partition_id] or time.monotonic() - checked > _CHECK_SECONDS:
+            failed = self.failure_keys[partition_id]
+            if failed or time.monotonic() - checked > _CHECK_SECONDS:
                 self._check_progress()
                 checked = time.monotonic()
+            if failed:
+                raise RuntimeError(f"the episodes {', '.join(sorted(failed))} failed without saying why; see the log")
             batch = choose_batch(
                 self.finished_keys[partition_id],
                 self.prompt_global_steps[partition_id],
