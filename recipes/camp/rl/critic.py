@@ -8,7 +8,7 @@ class CriticWorker(TrainingWorker):
     """verl's training worker, with critics of model families that transformers or verl do not provide for."""
 
     def __init__(self, *args, **kwargs):
-        _provide_qwen3_5()
+        provide_qwen3_5()
         if get_platform().device_name == "cpu":
             from onepo.backends.cpu.overrides import use_plain_attention_in_critic
 
@@ -16,7 +16,7 @@ class CriticWorker(TrainingWorker):
         super().__init__(*args, **kwargs)
 
 
-def _provide_qwen3_5() -> None:
+def provide_qwen3_5() -> None:
     """Make Qwen3.5 known as a critic, with episodes kept apart that are packed into one row.
 
     transformers has no such class before 5.9. And verl tells a model where the episodes of a packed row begin only if
