@@ -45,7 +45,7 @@ option PPO_MAX_TOKEN_LEN_PER_GPU "" "Tokens of a learner's micro-batch, at least
 
 group "Sampling"
 option TEMPERATURE 1.0 "Sampling temperature."
-option WARMUP_BATCHES 1 "Batches of episodes that are under way beside the one that an update waits for."
+option WARMUP_BATCHES 1.0 "Batches of episodes that are under way beside the one that an update waits for."
 option MAX_STALENESS 4 "Largest number of updates between the weights that began an episode and its own update."
 option EPISODE_RETRIES 3 "New attempts at an episode whose service failed, before the run saves and stops."
 option SERVICE_OUTAGE_LIMIT 600 "Seconds for which a service may be gone without harm."
@@ -65,7 +65,8 @@ option SAVE_FREQ 10 "Updates between checkpoints."
 option KEEP_CHECKPOINTS 1 "Newest checkpoints that are kept."
 # ---- end of the options ----
 
-own_prefixes ACTOR_ CRITIC_ EPISODE KEEP_ LEARNER_ MAX_ SAMPLER_ SERVICE_ STUDENT_ TOTAL_ WARMUP_
+own_prefixes ACTOR_ CRITIC_ EPISODE KEEP_ LEARNER_ MAX_PROMPT_ MAX_RESPONSE_ MAX_STALE SAMPLER_ SERVICE_ STUDENT_ \
+  TOTAL_ WARMUP_
 
 read_arguments "$@"
 one_of DRY_RUN 0 1
@@ -73,6 +74,8 @@ one_of DEVICE cpu gpu
 one_of HARDWARE blackwell hopper ampere
 one_of INFER_BACKEND sglang vllm
 check_options
+[[ -z ${PPO_MAX_TOKEN_LEN_PER_GPU} || ${PPO_MAX_TOKEN_LEN_PER_GPU} =~ ${INTEGER} ]] ||
+  problem "PPO_MAX_TOKEN_LEN_PER_GPU=${PPO_MAX_TOKEN_LEN_PER_GPU}: must be a whole number"
 stop_on_problems
 absolute STUDENT_PATH ROUTES SCHEDULE RESUME OUTPUT_DIR SWANLAB_DIR TMP_DIR RAY_SOCKET_DIR
 [[ ${CAMP_SERVICES_PYTHON} != */* ]] || absolute CAMP_SERVICES_PYTHON
@@ -129,7 +132,8 @@ LIMITS=(
   data.max_prompt_length="${MAX_PROMPT_LENGTH}"
   data.max_response_length="${MAX_RESPONSE_LENGTH}"
 )
-text_override LIMITS actor_rollout_ref.actor.ppo_max_token_len_per_gpu PPO_MAX_TOKEN_LEN_PER_GPU
+[[ -z ${PPO_MAX_TOKEN_LEN_PER_GPU} ]] ||
+  LIMITS+=(actor_rollout_ref.actor.ppo_max_token_len_per_gpu="${PPO_MAX_TOKEN_LEN_PER_GPU}")
 SAMPLING=(
   actor_rollout_ref.rollout.temperature="${TEMPERATURE}"
   trainer.v1.separate_async.num_warmup_batches="${WARMUP_BATCHES}"

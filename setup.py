@@ -14,6 +14,7 @@ setup(
         "onepo.config": ["*.yaml", "*/*.yaml"],
         "onepo.rewards": ["grading_prompt.txt"],
         "camp.config": ["*.yaml", "*/*.yaml"],
+        "camp.opd": ["recipe.yaml"],
         "camp.rl": ["recipe.yaml"],
         "camp.sampling": ["agents.yaml"],
     },

@@ -162,9 +162,13 @@ def _byte_tokenizer(folder: Path):
 
 
 def make_talking_student(folder: Path) -> None:
-    """A random Llama of two layers that reads and writes bytes, with room for an episode of several turns."""
+    """A random Llama of two layers that reads and writes bytes, with room for an episode of several turns.
+
+    Every tenth of its tokens or so ends a turn: one dimension is the same for all tokens, and speaks for the end.
+    """
     tokenizer = _byte_tokenizer(folder)
     torch.manual_seed(0)
+    end = tokenizer.convert_tokens_to_ids("<|im_end|>")
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=32,
@@ -173,7 +177,12 @@ def make_talking_student(folder: Path) -> None:
         num_attention_heads=2,
         num_key_value_heads=1,
         max_position_embeddings=4096,
-        eos_token_id=tokenizer.convert_tokens_to_ids("<|im_end|>"),
+        eos_token_id=end,
         pad_token_id=tokenizer.pad_token_id,
     )
-    LlamaForCausalLM(config).save_pretrained(folder)
+    model = LlamaForCausalLM(config)
+    with torch.no_grad():
+        model.model.embed_tokens.weight[:, 0] = 1.0
+        model.lm_head.weight[:, 0] = 0.0
+        model.lm_head.weight[end, 0] = 0.6
+    model.save_pretrained(folder)

@@ -146,10 +146,18 @@ def _set(config: DictConfig, named: Named) -> None:
     with open_dict(config):
         for key, value in found.items():
             OmegaConf.update(config, key, value)
-        if config.trainer.device == "cpu":  # logical: each learner and each sampler is scheduled on one
-            rollout, trainer = config.actor_rollout_ref.rollout, config.trainer
-            gpus = trainer.n_gpus_per_node * trainer.nnodes + rollout.n_gpus_per_node * rollout.nnodes
-            config.ray_kwargs.ray_init.num_gpus = gpus
+        if config.trainer.device == "cpu":  # logical: each learner, sampler and teacher is scheduled on one
+            config.ray_kwargs.ray_init.num_gpus = sum(gpus_of(config).values())
+
+
+def gpus_of(config: DictConfig) -> dict[str, int]:
+    """How many GPUs, or processes on the CPU, learn, sample and teach."""
+    rollout, trainer, distillation = config.actor_rollout_ref.rollout, config.trainer, config.distillation
+    return {
+        "learners": trainer.n_gpus_per_node * trainer.nnodes,
+        "samplers": rollout.n_gpus_per_node * rollout.nnodes,
+        "teachers": distillation.n_gpus_per_node * distillation.nnodes if distillation.enabled else 0,
+    }
 
 
 def printable(config: DictConfig) -> str:

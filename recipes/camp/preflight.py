@@ -11,7 +11,7 @@ import torch
 from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf
 
-from camp.configuration import Named, missing, recipe_config, shown
+from camp.configuration import Named, gpus_of, missing, recipe_config, shown
 from camp.departures import Departure, departures
 from camp.learning.state import checkpoint_problems
 from camp.routes import Routes, check_pair, read_routes
@@ -137,15 +137,14 @@ def _count_problems(config: DictConfig) -> Iterator[str]:
 def _device_problems(config: DictConfig) -> Iterator[str]:
     if config.trainer.device == "cpu" or os.environ.get("RAY_ADDRESS"):
         return  # the GPUs of a cluster need not be on this machine
-    learners, samplers = config.trainer.n_gpus_per_node, config.actor_rollout_ref.rollout.n_gpus_per_node
-    teachers = config.distillation.n_gpus_per_node if config.distillation.enabled else 0
-    wanted, found = learners + samplers + teachers, torch.cuda.device_count()
+    wanted, found = gpus_of(config), torch.cuda.device_count()
     if found == 0:
         yield "no GPU is visible: add device=cpu behind the -- to train on the CPU, or check the driver"
-    elif found < wanted:
+    elif found < sum(wanted.values()):
+        told = ", ".join(f"{count} {name}" for name, count in wanted.items() if count)
         yield (
-            f"{learners} learners, {samplers} samplers and {teachers} teachers need {wanted} GPUs, {found} are "
-            "visible: set trainer.n_gpus_per_node and actor_rollout_ref.rollout.n_gpus_per_node"
+            f"{told}: that needs {sum(wanted.values())} GPUs, and {found} are visible: set trainer.n_gpus_per_node, "
+            "actor_rollout_ref.rollout.n_gpus_per_node and distillation.n_gpus_per_node"
         )
     if config.critic.enable and find_spec("flash_attn") is None:
         yield "flash-attn is not installed, and verl builds critics with nothing else: see runtime-overrides.txt"

@@ -46,8 +46,8 @@ class CampLaunch(Launch):
         return self.output_dir
 
     def tell(self) -> str:
-        log = self.attempt / "logs" / "train.log"
-        return f"{self.stdout}\n{self.stderr}\n{log.read_text()[-5000:] if log.exists() else 'no log'}"
+        logs = [log.read_text()[-5000:] for log in self.output_dir.glob("state/*/logs/train.log")]
+        return "\n".join([self.stdout, self.stderr, *logs])
 
     def episodes(self, update: int) -> list[EpisodeRecord]:
         lines = (self.output_dir / "rollout_data" / f"{update}.jsonl").read_text().splitlines()

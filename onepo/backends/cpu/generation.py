@@ -32,6 +32,13 @@ class SamplingRequest:
     stop_ids: frozenset[int]
 
 
+@dataclass(frozen=True)
+class ScoringRequest:
+    """A text whose tokens are to be scored: ids, at least one."""
+
+    token_ids: Sequence[int]
+
+
 @dataclass
 class SampledResponse:
     """Token ids, their log-probabilities at the sampling temperature, and "completed", "length" or "aborted"."""
@@ -124,6 +131,27 @@ def _log_probs(model: torch.nn.Module, prompt: Sequence[int], response: Sequence
     """Log-probabilities of a response's tokens by one forward pass without cache and padding. [T]"""
     logits = model(input_ids=torch.tensor([[*prompt, *response]]), use_cache=False).logits[0, len(prompt) - 1 : -1]
     return torch.log_softmax(logits.float(), dim=-1).gather(1, torch.tensor(response)[:, None])[:, 0]
+
+
+_TOKENS_AT_ONCE = 8192  # of a scoring pass, padding included: its logits are [tokens, V]
+
+
+@torch.inference_mode()
+def score_batch(model: torch.nn.Module, rows: Sequence[Sequence[int]], pad_id: int) -> list[list[float]]:
+    """The log-probability of every token behind the first, at temperature 1, for rows of token ids."""
+    scores: list[list[float]] = [[] for _ in rows]
+    by_length = sorted(range(len(rows)), key=lambda row: len(rows[row]), reverse=True)  # little padding
+    while by_length:
+        fitting = max(1, _TOKENS_AT_ONCE // len(rows[by_length[0]]))
+        group, by_length = by_length[:fitting], by_length[fitting:]
+        tokens = [torch.tensor(list(rows[row]), dtype=torch.long) for row in group]
+        ids = torch.nn.utils.rnn.pad_sequence(tokens, batch_first=True, padding_value=pad_id)
+        positions = torch.arange(ids.shape[1]).expand_as(ids)  # padding on the right: no causal model looks at it
+        logits = model(input_ids=ids, position_ids=positions, use_cache=False).logits[:, :-1].float()
+        found = torch.log_softmax(logits, dim=-1).gather(2, ids[:, 1:, None])[..., 0]
+        for place, row in enumerate(group):
+            scores[row] = found[place, : len(rows[row]) - 1].tolist()
+    return scores
 
 
 class _CachedDecoder:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import threading
+from typing import Any
 
 import ray
 import torch
@@ -12,7 +13,14 @@ from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica, TokenOutput
 from verl.workers.rollout.utils import ensure_async_iterator
 
-from onepo.backends.cpu.generation import SampledResponse, SamplingRequest, cache_error, sample_batch
+from onepo.backends.cpu.generation import (
+    SampledResponse,
+    SamplingRequest,
+    ScoringRequest,
+    cache_error,
+    sample_batch,
+    score_batch,
+)
 
 # Requests of one prompt arrive within milliseconds of each other: waiting this long lets a batch gather.
 _GATHER_SECONDS = 0.02
@@ -69,7 +77,7 @@ class TransformersServer:
         self._max_batch = max_batch
         self._next_seed = seed  # for requests that bring none
         self._version = 0
-        self._queue: list[tuple[SamplingRequest, asyncio.Future]] = []
+        self._queue: list[tuple[SamplingRequest | ScoringRequest, asyncio.Future]] = []
         self._worker: asyncio.Task | None = None
         self._open = True  # else requests wait
         self._rejecting = False  # requests that would wait are sent away instead
@@ -98,6 +106,8 @@ class TransformersServer:
         if not self._open:
             return self._output(SampledResponse(stop_reason="aborted"), log_probs=True)
         params = dict(sampling_params)
+        if params.get("prompt_logprobs") is not None:
+            return self._scored(list(prompt_ids), await self._answer(self._scoring_request(prompt_ids, params)))
         want_log_probs = bool(params.get("logprobs"))
         seed = params.get("seed")
         if seed is None:
@@ -111,11 +121,32 @@ class TransformersServer:
             seed=seed,
             stop_ids=self._eos_ids | frozenset(params.get("stop_token_ids") or ()),
         )
+        return self._output(await self._answer(request), log_probs=want_log_probs)
+
+    async def _answer(self, request: SamplingRequest | ScoringRequest) -> Any:
         done = asyncio.get_running_loop().create_future()
         self._queue.append((request, done))
         if self._worker is None:
             self._worker = asyncio.create_task(self._drain())
-        return self._output(await done, log_probs=want_log_probs)
+        return await done
+
+    @staticmethod
+    def _scoring_request(prompt_ids, params) -> ScoringRequest:
+        if params["prompt_logprobs"] != 0:
+            raise ValueError(f"prompt_logprobs={params['prompt_logprobs']}: only those of the tokens themselves (0)")
+        return ScoringRequest(list(prompt_ids))
+
+    def _scored(self, ids: list[int], log_probs: list[float]) -> TokenOutput:
+        """verl's form for a teacher: row i is about token i + 1, and the last row about nothing."""
+        return TokenOutput(
+            token_ids=[],
+            stop_reason="completed",
+            extra_fields={
+                "global_steps": self._version,
+                "prompt_ids": [[token] for token in [*ids[1:], 0]],
+                "prompt_logprobs": [[value] for value in [*log_probs, 0.0]],
+            },
+        )
 
     def _output(self, response: SampledResponse, *, log_probs: bool) -> TokenOutput:
         return TokenOutput(
@@ -139,23 +170,27 @@ class TransformersServer:
         finally:
             self._worker = None
 
-    async def _serve(self, batch: list[tuple[SamplingRequest, asyncio.Future]]) -> None:
-        requests = [request for request, _ in batch]
-        try:
-            responses = await asyncio.to_thread(
-                sample_batch,
-                self._model,
-                requests,
-                self._pad_id,
-                use_cache=self._use_cache,
-                aborted=self._aborting.is_set,
-            )
-        except Exception as error:  # every caller must learn of it, else it would wait for ever
-            for _, done in batch:
-                done.set_exception(error)
-            return
-        for (_, done), response in zip(batch, responses, strict=True):
-            done.set_result(response)
+    async def _serve(self, batch: list[tuple[SamplingRequest | ScoringRequest, asyncio.Future]]) -> None:
+        for kind, work in ((SamplingRequest, self._sample), (ScoringRequest, self._score)):
+            part = [(request, done) for request, done in batch if isinstance(request, kind)]
+            if not part:
+                continue
+            try:
+                answers = await asyncio.to_thread(work, [request for request, _ in part])
+            except Exception as error:  # every caller must learn of it, else it would wait for ever
+                for _, done in part:
+                    done.set_exception(error)
+                continue
+            for (_, done), answer in zip(part, answers, strict=True):
+                done.set_result(answer)
+
+    def _sample(self, requests: list[SamplingRequest]) -> list[SampledResponse]:
+        return sample_batch(
+            self._model, requests, self._pad_id, use_cache=self._use_cache, aborted=self._aborting.is_set
+        )
+
+    def _score(self, requests: list[ScoringRequest]) -> list[list[float]]:
+        return score_batch(self._model, [request.token_ids for request in requests], self._pad_id)
 
     async def load_weights(self, state: dict[str, torch.Tensor], version: int) -> None:
         """Take the learner's weights; ``version`` is the training step that they come from."""
@@ -210,7 +245,7 @@ class TransformersReplica(RolloutReplica):
                 response_length=self.config.response_length,
                 max_batch=self.config.max_num_seqs,
                 seed=self.config.seed,
-                trust_remote_code=self.model_config.trust_remote_code,
+                trust_remote_code=self.model_config.get("trust_remote_code", False),  # a teacher has a path alone
             )
         )
         self.servers = [server]

@@ -1,0 +1,1 @@
+"""CAMP-II OPD: distillation from a teacher's probabilities of the tokens that the student sampled."""
