@@ -105,6 +105,7 @@ run_env TENSORBOARD_DIR "${TENSORBOARD_DIR:-${OUTPUT_DIR}/tensorboard}"
 [[ -z ${TMP_DIR} ]] || run_env TMPDIR "${TMP_DIR}"
 [[ -z ${CUDA_VISIBLE_DEVICES} ]] || run_env CUDA_VISIBLE_DEVICES "${CUDA_VISIBLE_DEVICES}"
 find_python
+GPU_REQUIREMENTS="requirements-training.txt"
 [[ ${DRY_RUN} == 1 ]] || check_python
 
 NAMED=(--method rl --output "${OUTPUT_DIR}")

@@ -57,7 +57,7 @@ def main() -> int:
     ]
     with (
         tempfile.TemporaryDirectory() as place,
-        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as service,
+        subprocess.Popen(command, stdout=subprocess.PIPE) as service,
     ):
         try:
             folder = Path(place)
@@ -68,9 +68,10 @@ def main() -> int:
             for name, warmup in (("synchronous", 0), ("asynchronous", 1)):
                 found[name], records = seconds(folder / name, warmup, inputs)
                 waiting = sum(record["staleness/waiting_seconds"] for record in records[1:])
+                oldest = max(record["staleness/max"] for record in records)
                 print(
                     f"{name:<13} {found[name]:6.1f} s for {UPDATES - 1} updates of {EPISODES} episodes, of these "
-                    f"{waiting:5.1f} s waiting for episodes; staleness at most {records[-1]['staleness/max']}",
+                    f"{waiting:5.1f} s waiting for episodes; staleness at most {oldest}",
                     flush=True,
                 )
         finally:

@@ -136,7 +136,7 @@ find_python() {
 }
 
 check_python() {  # looks the packages up without importing them
-  local missing requirements="requirements.txt"
+  local missing requirements=${GPU_REQUIREMENTS:-requirements.txt}
   [[ ${DEVICE} == gpu ]] || requirements="requirements-cpu.txt"
   missing=$("${INTERPRETER}" -c '
 import importlib.util, sys

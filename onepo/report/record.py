@@ -17,8 +17,20 @@ from omegaconf import DictConfig, OmegaConf
 
 import onepo
 from onepo.compat import verl_commit
+from onepo.report.secrets import masked
+from onepo.whole import write_whole
 
-_PACKAGES = ("verl", "torch", "transformers", "ray")
+_PACKAGES = (
+    "verl",
+    "torch",
+    "transformers",
+    "ray",
+    "TransferQueue",
+    "tensordict",
+    "sglang",
+    "vllm",
+    "flash-attn",
+)
 
 
 def reserve_directory(wanted: Path) -> Path:
@@ -55,7 +67,7 @@ class RunRecord:
         self._facts = {
             "onepo": onepo.__version__,
             "python": platform.python_version(),
-            "packages": {name: metadata.version(name) for name in _PACKAGES},
+            "packages": {name: version for name in _PACKAGES if (version := _version(name)) is not None},
             "verl_commit": verl_commit(),
             **facts,
         }
@@ -63,7 +75,8 @@ class RunRecord:
     def open(self, config: DictConfig, config_dir: Path) -> None:
         """Write the resolved configuration and the facts."""
         config_dir.mkdir(parents=True, exist_ok=True)
-        OmegaConf.save(config, config_dir / "config.yaml", resolve=True)
+        content = masked(OmegaConf.to_container(config, resolve=True))
+        OmegaConf.save(OmegaConf.create(content), config_dir / "config.yaml")
         self._write(started=_now())
 
     def add(self, **facts: Any) -> None:
@@ -77,9 +90,13 @@ class RunRecord:
         with self._lock:
             self._facts.update(facts)
             for place in self._places:
-                fresh = place / "run.json.tmp"
-                fresh.write_text(json.dumps(self._facts, indent=2) + "\n")
-                fresh.replace(place / "run.json")
+                write_whole(place / "run.json", json.dumps(self._facts, indent=2) + "\n")
+
+
+def _version(package: str) -> str | None:
+    with suppress(metadata.PackageNotFoundError):
+        return metadata.version(package)
+    return None
 
 
 def _now() -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from safetensors import safe_open
 
 STAGING = ".staging"
+_REMOVED = ".removed"
 _NAME = re.compile(r"global_step_(\d+)")
 # floating types as safetensors call them and as a model's configuration does, widest first
 _DTYPES = {"F64": "float64", "F32": "float32", "BF16": "bfloat16", "F16": "float16"}
@@ -42,7 +43,8 @@ def list_checkpoints(root: str | Path) -> list[Path]:
 def start_staging(root: str | Path) -> Path:
     """An empty staging folder; what a broken save left there is removed."""
     staging = Path(root) / STAGING
-    shutil.rmtree(staging, ignore_errors=True)
+    for left in (staging, Path(root) / _REMOVED):
+        shutil.rmtree(left, ignore_errors=True)
     staging.mkdir(parents=True)
     return staging
 
@@ -50,7 +52,8 @@ def start_staging(root: str | Path) -> Path:
 def publish(root: str | Path, step: int) -> Path:
     """Move a finished checkpoint out of the staging folder."""
     target = checkpoint_folder(root, step)
-    shutil.rmtree(target, ignore_errors=True)
+    if target.exists():
+        _remove(target)
     staging = Path(root) / STAGING
     checkpoint_folder(staging, step).rename(target)
     shutil.rmtree(staging)
@@ -61,8 +64,16 @@ def prune(root: str | Path, keep: int) -> list[Path]:
     """Remove whole checkpoints until ``keep`` are left, oldest first; returns what was removed."""
     removed = list_checkpoints(root)[:-keep]
     for path in removed:
-        shutil.rmtree(path)
+        _remove(path)
     return removed
+
+
+def _remove(checkpoint: Path) -> None:
+    """Under its name it is there as a whole or not at all."""
+    removed = checkpoint.parent / _REMOVED
+    shutil.rmtree(removed, ignore_errors=True)
+    checkpoint.rename(removed)
+    shutil.rmtree(removed)
 
 
 def write_stop_ids(model_dir: Path, stop_ids: list[int]) -> None:

@@ -1,6 +1,5 @@
 """The configuration of a training: the method's recipe, the user's overrides, and what the named options decide."""
 
-import copy
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,8 +10,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from camp.sampling import AGENTS_FILE
 from onepo.errors import UserError
+from onepo.report.secrets import is_secret, masked, without_user
 
-METHODS = ("rl", "opd")
 # settings that belong to a named option, with everything inside them
 _OWNED = {
     "camp.method": "--method",
@@ -21,11 +20,15 @@ _OWNED = {
     "actor_rollout_ref.model.path": "--student",
     "actor_rollout_ref.model.hf_config_path": "--student",
     "actor_rollout_ref.model.tokenizer_path": "--student",
+    "actor_rollout_ref.model.custom_chat_template": "--student",
+    "actor_rollout_ref.model.lora_adapter_path": "--student",
+    "data.tokenizer": "--student",
     "critic.model.path": "--student",
     "critic.model.hf_config_path": "--student",
     "critic.model.tokenizer_path": "--student",
     "distillation.teacher_models.teacher_model.model_path": "--teacher",
     "camp.routes": "--routes",
+    "camp.services.python": "--services-python",
     "actor_rollout_ref.rollout.agent.agent_loop_config_path": "--routes",
     "actor_rollout_ref.rollout.agent.default_agent_loop": "--routes",
     "data.train_files": "--schedule",
@@ -44,8 +47,6 @@ _OWNED = {
     "trainer.resume_from_path": "--resume",
 }
 _ABSENT = object()
-_SECRET = re.compile(r"(^|_)(api_?key|access_?key|secret(_key)?|password|passwd|token|credentials?)$", re.IGNORECASE)
-_USER_IN_URL = re.compile(r"(?<=://)[^/\s]+(?=@)")
 
 
 @dataclass(frozen=True)
@@ -163,23 +164,13 @@ def gpus_of(config: DictConfig) -> dict[str, int]:
 def printable(config: DictConfig) -> str:
     """The configuration as YAML, resolved, without secrets."""
     content = OmegaConf.to_container(config, resolve=True)
-    return OmegaConf.to_yaml(OmegaConf.create(_masked(copy.deepcopy(content))))
-
-
-def _masked(content: Any, key: str = "") -> Any:
-    if isinstance(content, dict):
-        return {name: _masked(value, str(name)) for name, value in content.items()}
-    if isinstance(content, list):
-        return [_masked(value, key) for value in content]
-    if content is not None and _SECRET.search(key):
-        return "***"
-    return _USER_IN_URL.sub("***", content) if isinstance(content, str) else content
+    return OmegaConf.to_yaml(OmegaConf.create(masked(content)))
 
 
 def shown(override: str) -> str:
     """An override without its secret, if its value is one."""
     key, _, _ = override.partition("=")
-    return f"{key}=***" if _SECRET.search(key.rpartition(".")[2].lstrip("+")) else _USER_IN_URL.sub("***", override)
+    return f"{key}=***" if is_secret(key.rpartition(".")[2].lstrip("+")) else without_user(override)
 
 
 def missing(named: Named) -> Iterator[str]:

@@ -3,7 +3,8 @@
 Machine and memory settings are none: they change how fast a run learns, not what.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -35,6 +36,14 @@ class Departure:
     recipe_value: Any
     value: Any
 
+
+# the rest of what is learned with, and what in it is the machine's
+_SECTIONS = ("algorithm", "actor_rollout_ref.actor", "actor_rollout_ref.model", "critic", "data", "distillation")
+_MACHINE = re.compile(
+    r"fsdp|megatron|profiler|\.checkpoint|path$|_files$|custom_cls|micro_batch|token_len|dynamic_bsz|remove_padding"
+    r"|gradient_checkpointing|offload|compile|external_lib|attn_implementation|num_workers|strategy$|seed$|chunk"
+    r"|total_training_steps|n_gpus|nnodes|num_replicas|inference|use_shm|kernel|liger|tiled_mlp|ulysses|\.val_"
+)
 
 FACTS = (
     Fact("episodes per update", "data.train_batch_size"),
@@ -80,17 +89,35 @@ FACTS = (
 def departures(
     config: DictConfig, recipe: DictConfig, outside: Mapping[str, tuple[Any, Any]] = _NOTHING
 ) -> list[Departure]:
-    """The facts in which a run differs from the recipe, in the order of the table.
+    """The settings in which a run differs from the recipe: those of the table first, in its order.
 
     Args:
         config: of the run, composed.
         recipe: the method's own configuration, composed for the same device.
-        outside: facts that no configuration holds, such as the seed of the schedule and the domains' limits of turns:
-            the recipe's value and the run's, by the name for people.
+        outside: facts that no configuration holds: the recipe's value and the run's, by the name for people.
     """
-    compared = [(fact.name, fact.key, _value(recipe, fact.key), _value(config, fact.key)) for fact in FACTS]
+    compared = [(fact.name, fact.key, value_of(recipe, fact.key), value_of(config, fact.key)) for fact in FACTS]
     compared += [(name, None, *values) for name, values in outside.items()]
+    first, second = dict(_learned_with(recipe)), dict(_learned_with(config))
+    others = sorted({*first, *second} - {fact.key for fact in FACTS})
+    compared += [(key, key, first.get(key), second.get(key)) for key in others]
     return [Departure(*fact) for fact in compared if fact[2] != fact[3]]
+
+
+def _learned_with(config: DictConfig) -> Iterator[tuple[str, Any]]:
+    """The settings that have to do with what is learned, with their keys: lists and values, no sections."""
+    for section in _SECTIONS:
+        yield from _leaves(section, value_of(config, section))
+
+
+def _leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if _MACHINE.search(key):
+        return
+    if isinstance(value, dict):
+        for name, part in value.items():
+            yield from _leaves(f"{key}.{name}", part)
+    else:
+        yield key, value
 
 
 def departure_lines(found: Sequence[Departure]) -> list[str]:
@@ -101,7 +128,7 @@ def departure_lines(found: Sequence[Departure]) -> list[str]:
 
 
 def _line(found: Departure) -> str:
-    key = f" ({found.key})" if found.key else ""
+    key = f" ({found.key})" if found.key and found.key != found.name else ""
     return f"{found.name}: {_told(found.value)}, in the recipe {_told(found.recipe_value)}{key}"
 
 
@@ -109,6 +136,7 @@ def _told(value: Any) -> str:
     return "not set" if value is None else str(value)
 
 
-def _value(config: DictConfig, key: str) -> Any:
+def value_of(config: DictConfig, key: str) -> Any:
+    """A setting as a JSON value, None when it is not there."""
     value = OmegaConf.select(config, key)
     return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value

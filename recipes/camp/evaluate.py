@@ -29,6 +29,7 @@ from onepo.errors import UserError
 from onepo.process import choose_ray, chosen_device, keep_terminal, set_process_environment
 from onepo.servers.managed import ServerStartFailed
 from onepo.terminal import say
+from onepo.whole import write_whole
 
 
 def evaluate(
@@ -36,6 +37,15 @@ def evaluate(
     routes: Annotated[Path, typer.Option(metavar="FILE", help="routes.json; its managed services are started.")],
     tasks: Annotated[Path, typer.Option(metavar="FILE", help="Rows of a schedule.")],
     at_once: Annotated[int, typer.Option(min=1, help="Episodes under way at one time.")] = 32,
+    python: Annotated[
+        str | None,
+        typer.Option(
+            "--services-python",
+            metavar="PYTHON",
+            help="Runs the services that the routes call managed.",
+            show_default="CAMP_SERVICES_PYTHON, else what make services made",
+        ),
+    ] = None,
     records: Annotated[Path | None, typer.Option(metavar="FILE", help="Gets a JSON line for each episode.")] = None,
     overrides: Annotated[list[str] | None, typer.Argument(help="Hydra overrides, behind a --.")] = None,
 ) -> None:
@@ -50,21 +60,25 @@ def evaluate(
         rows, _ = read_schedule(tasks)
         if unknown := sorted({row.domain for row in rows} - bound.domains.keys()):
             raise UserError(f"--tasks {tasks}: has the domains {', '.join(unknown)}, which the routes do not have")
+        if records is not None and not records.absolute().parent.is_dir():
+            raise UserError(f"--records {records}: its folder does not exist")
         wanted = {name: bound.domains[name] for name in {row.domain for row in rows}}
         ray_dir = choose_ray(config, None)
         if ray_dir:
             clean_up.callback(shutil.rmtree, ray_dir, ignore_errors=True)
         logs = Path(tempfile.mkdtemp(prefix="camp-evaluate-"))
         errors = Console(file=os.fdopen(os.dup(sys.stderr.fileno()), "w"))
+        sys.stderr = errors.file  # for what ends the command
         out, complain = Console(file=keep_terminal(logs / "evaluate.log")), partial(say, errors)  # verl's goes there
+        lost: dict[str, str] = {}
         services = ManagedServices(
             wanted,
-            python=services_python(config.camp.services.python, os.environ),
+            python=services_python(python, os.environ),
             logs_dir=logs,
             start_timeout=config.camp.services.start_timeout,
             max_restarts=config.camp.services.max_restarts,
             say=complain,
-            lost=lambda name, reason: complain(f"the service of {name} is lost: {reason}"),
+            lost=lambda name, reason: lost.update({name: f"the service of {name} is lost: {reason}"}),
         )
         clean_up.callback(services.stop)
         try:
@@ -87,12 +101,13 @@ def evaluate(
                 at_once=min([at_once, *(route.managed.sessions for route in wanted.values() if route.managed)]),
                 retries=config.camp.episode_retries,
                 outage_limit=config.camp.outage_limit,
-                done=lambda record: progress.advance(bar),
+                lost=lost,
+                done=lambda: progress.advance(bar),
             )
         reasons = [one for one in found if isinstance(one, str)]
         if records is not None:
             lines = [one.model_dump_json() for one in found if not isinstance(one, str)]
-            records.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            write_whole(records, "".join(f"{line}\n" for line in lines))
         out.print(_table(results_by_domain(rows, found)))
         if reasons:
             complain(f"{len(reasons)} episodes could not be played, the first one because {reasons[0]}; logs: {logs}")

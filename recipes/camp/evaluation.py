@@ -76,13 +76,15 @@ class Evaluation:
         at_once: int,
         retries: int,
         outage_limit: float,
-        done: Callable[[EpisodeRecord | None], None],
+        lost: Mapping[str, str],
+        done: Callable[[], None],
     ) -> list[EpisodeRecord | str]:
         """Play all episodes; a record for each, or why there is none.
 
         Args:
             at_once: episodes under way at one time.
             retries, outage_limit: when a service fails, as in training.
+            lost: why, by the domains whose service will not come back; it may grow in the meantime.
             done: called when an episode is over.
         """
 
@@ -91,8 +93,8 @@ class Evaluation:
 
             async def one(row: ScheduledEpisode) -> EpisodeRecord | str:
                 async with slots:
-                    found = await self._play(row, routes[row.domain], retries, outage_limit)
-                done(found if isinstance(found, EpisodeRecord) else None)
+                    found = await self._play(row, routes[row.domain], retries, outage_limit, lost)
+                done()
                 return found
 
             return await asyncio.gather(*map(one, episodes))
@@ -100,7 +102,7 @@ class Evaluation:
         return asyncio.run(main())
 
     async def _play(
-        self, row: ScheduledEpisode, route: Route, retries: int, outage_limit: float
+        self, row: ScheduledEpisode, route: Route, retries: int, outage_limit: float, lost: Mapping[str, str]
     ) -> EpisodeRecord | str:
         loop = _EvaluationLoop(
             trainer_config=DictConfigWrap(self._config),
@@ -113,6 +115,8 @@ class Evaluation:
         )
         try:
             async for attempt in retrying(retries=retries, outage_limit=outage_limit):
+                if row.domain in lost:
+                    return lost[row.domain]
                 with attempt:
                     transcript, ending = await loop.play(row, route, self._sampling, stop_ids=self._stop_ids)
         except (SessionFault, PromptTooLong) as error:

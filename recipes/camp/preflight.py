@@ -4,18 +4,21 @@ import os
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
 import torch
+import transfer_queue
 from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf
 
 from camp.configuration import Named, gpus_of, missing, recipe_config, shown
 from camp.departures import Departure, departures
 from camp.learning.state import checkpoint_problems
+from camp.prepare import prepared_otherwise
 from camp.routes import Routes, check_pair, read_routes
-from camp.schedule import ScheduledEpisode, read_schedule
+from camp.schedule import ScheduledEpisode, most_under_way, read_schedule
 from camp.settings import Settings, parse_settings
 from onepo.errors import UserError, last_line
 from onepo.preflight.build import verl_build_problems
@@ -32,6 +35,7 @@ _FIXED = {
     "actor_rollout_ref.rollout.n": 1,
     "algorithm.filter_groups.enable": False,
     "trainer.v1.separate_async.parameter_sync_step": 1,
+    "trainer.v1.separate_async.hybrid_rollout.enable_switch": False,
     "trainer.test_freq": -1,
     "trainer.val_before_train": False,
     "trainer.total_epochs": 1,
@@ -71,7 +75,7 @@ def check(config: DictConfig, named: Named, overrides: Sequence[str]) -> Checked
     """
     _refuse([*missing(named), *_method_problems(named)])
     settings = parse_settings(OmegaConf.to_container(config.camp, resolve=True))
-    _refuse([*verl_build_problems(), *_fixed_problems(config), *_count_problems(config)])
+    _refuse([*verl_build_problems(), *_queue_problems(), *_fixed_problems(config), *_count_problems(config)])
     model = config.actor_rollout_ref.model
     student = Path(model.path)
     student_problems = list(model_directory_problems(student, "--student", trust_remote_code=model.trust_remote_code))
@@ -81,7 +85,7 @@ def check(config: DictConfig, named: Named, overrides: Sequence[str]) -> Checked
     problems = [
         *student_problems,
         *_device_problems(config),
-        *_size_problems(config, settings, schedule),
+        *_size_problems(config, settings, routes, schedule),
         *_output_problems(config, settings, named, overrides),
         *logger_problems(config),
     ]
@@ -90,7 +94,7 @@ def check(config: DictConfig, named: Named, overrides: Sequence[str]) -> Checked
     if named.resume and not problems:
         problems += checkpoint_problems(Path(named.resume), config, routes)
     _refuse(problems)
-    found = departures(config, recipe_config(named.method, overrides))
+    found = departures(config, recipe_config(named.method, overrides), prepared_otherwise(routes))
     return Checked(settings, routes, found, model_files(student), _nothing_left(config, named, schedule))
 
 
@@ -117,10 +121,23 @@ def _method_problems(named: Named) -> Iterator[str]:
         yield "--teacher is missing"
 
 
+def _queue_problems() -> Iterator[str]:
+    if not hasattr(transfer_queue, "save_checkpoint"):
+        yield (
+            f"TransferQueue {metadata.version('TransferQueue')} cannot be saved, so no run could be gone on with: "
+            "install the version of requirements-training.txt or requirements-cpu.txt"
+        )
+
+
 def _fixed_problems(config: DictConfig) -> Iterator[str]:
     for key, value in _FIXED.items():
-        if (found := OmegaConf.select(config, key)) != value:
+        found = OmegaConf.select(config, key, default=value)  # the pinned commit does not have all of them
+        if found != value:
             yield f"{key}={found}: CAMP needs {value}"
+    size = config.data.train_batch_size
+    for key in ("actor_rollout_ref.actor.ppo_mini_batch_size", "critic.ppo_mini_batch_size"):
+        if (found := OmegaConf.select(config, key)) != size:
+            yield f"{key}={found}: an update is one optimizer step over its data.train_batch_size={size} episodes"
     for network in ("actor_rollout_ref.actor", "critic"):
         wanted = {"model", "optimizer", "extra"} | ({"hf_model"} if network != "critic" else set())
         if lacking := wanted - set(OmegaConf.select(config, f"{network}.checkpoint.save_contents")):
@@ -150,7 +167,9 @@ def _device_problems(config: DictConfig) -> Iterator[str]:
         yield "flash-attn is not installed, and verl builds critics with nothing else: see runtime-overrides.txt"
 
 
-def _size_problems(config: DictConfig, settings: Settings, schedule: list[ScheduledEpisode]) -> Iterator[str]:
+def _size_problems(
+    config: DictConfig, settings: Settings, routes: Routes, schedule: list[ScheduledEpisode]
+) -> Iterator[str]:
     size = config.data.train_batch_size
     if len(schedule) < size:
         yield f"--schedule: has {len(schedule)} episodes, fewer than the {size} of one update (data.train_batch_size)"
@@ -160,6 +179,13 @@ def _size_problems(config: DictConfig, settings: Settings, schedule: list[Schedu
             f"camp.max_staleness={settings.max_staleness} is below the {warmup} batch(es) that are under way beside "
             "an update's (trainer.v1.separate_async.num_warmup_batches): the last of them would be too old"
         )
+    under_way = most_under_way(size, warmup)
+    for name, route in routes.domains.items():
+        if route.managed is not None and route.managed.sessions < under_way:
+            yield (
+                f"domain {name}: its service is to have {route.managed.sessions} sessions, and {under_way} episodes "
+                f"may be under way at one time: make routes with --episodes {size} --warmup {warmup:g}"
+            )
     longest = max(row.turn_tokens for row in schedule)
     if longest > config.data.max_response_length:
         yield (
@@ -205,6 +231,11 @@ def _output_problems(config: DictConfig, settings: Settings, named: Named, overr
             f"--output {output} holds checkpoints of a run, and a fresh one never goes on from them. To go on: "
             f"{_command(replace(named, resume=str(kept[-1])), overrides)} (with the launcher "
             f"RESUME={shlex.quote(str(kept[-1]))}). To begin anew, name another directory"
+        )
+    elif kept and step_of(Path(named.resume)) is not None and Path(named.resume).parent != kept[0].parent:
+        yield (
+            f"--output {output} holds checkpoints of a run, and --resume {named.resume} is none of them: go on from "
+            "one of these, or name another output"
         )
     elif named.resume is not None and (resumed := step_of(Path(named.resume))) is not None:
         if later := [path.name for path in kept if step_of(path) > resumed]:

@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from camp.command_line import RECIPE
 from camp.prepared import check_place, fresh_files
 from camp.routes import ROUTES_FILE, SCHEDULE_FILE, SERVICES, Managed, Route, Routes
-from camp.schedule import make_schedule, write_schedule
+from camp.schedule import make_schedule, most_under_way, write_schedule
 from camp.services import ManagedServices, check_sessions, facts_of_all
 from onepo.errors import UserError
 from onepo.servers.managed import ServerStartFailed
@@ -77,7 +79,7 @@ class Plan:
     @property
     def in_flight(self) -> int:
         """The most episodes that may be under way at one time."""
-        return math.ceil((1 + self.warmup) * self.episodes)
+        return most_under_way(self.episodes, self.warmup)
 
     @property
     def sessions(self) -> int:
@@ -131,13 +133,13 @@ def prepare(
     shares = {name: route.share for name, route in bound.items()}
     with fresh_files(out) as fresh:
         digest = write_schedule(fresh / SCHEDULE_FILE, make_schedule(shares, rows=plan.rows, seed=plan.seed))
-        Routes.of(bound, schedule_sha256=digest).write(fresh / ROUTES_FILE)
+        Routes.of(bound, schedule_sha256=digest, seed=plan.seed).write(fresh / ROUTES_FILE)
     return out / ROUTES_FILE, out / SCHEDULE_FILE
 
 
 def template(plan: Plan) -> Routes:
     """Routes that no service was asked for: they show the form, and nothing can run with them."""
-    return Routes.of(_unbound(plan), schedule_sha256=None)
+    return Routes.of(_unbound(plan), schedule_sha256=None, seed=None)
 
 
 def write_template(plan: Plan, out: Path, *, say: Callable[[str], None]) -> Path:
@@ -193,3 +195,15 @@ def _route(plan: Plan, name: str, own_url: str | None) -> Route:
         turn_tokens=limits.turn_tokens,
         fingerprint=None,
     )
+
+
+def prepared_otherwise(routes: Routes) -> dict[str, tuple[Any, Any]]:
+    """What belongs to the experiment and is in no configuration: the recipe's value and that of routes, by its name."""
+    found: dict[str, tuple[Any, Any]] = {
+        "domains": (sorted(SERVICES), sorted(routes.domains)),
+        "seed of the schedule": (RECIPE.camp.seed, routes.seed),
+    }
+    for name, route in routes.domains.items():
+        found[f"turns of an episode of {name}"] = (LIMITS.turns, route.turns)
+        found[f"tokens of a turn of {name}"] = (LIMITS.turn_tokens, route.turn_tokens)
+    return found

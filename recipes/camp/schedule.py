@@ -6,6 +6,7 @@ update of whole blocks is balanced. A domain's tasks take turns, and no two of i
 
 import hashlib
 import json
+import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -66,6 +67,11 @@ def make_schedule(domains: Mapping[str, DomainShare], *, rows: int, seed: int) -
             turns=share.turns,
             turn_tokens=share.turn_tokens,
         )
+
+
+def most_under_way(episodes: int, warmup: float) -> int:
+    """How many episodes may be under way at one time: those of an update, and so many batches beside it."""
+    return math.ceil((1 + warmup) * episodes)
 
 
 def _different_seeds(name: str) -> Iterator[int]:

@@ -30,19 +30,29 @@ def train(
     schedule: Annotated[str | None, typer.Option(help="train_schedule.jsonl, made with these routes.")] = None,
     output: Annotated[str | None, typer.Option(help="Directory of the run; holds no other run's checkpoints.")] = None,
     resume: Annotated[str | None, typer.Option(help="Checkpoint to go on from, with everything in it.")] = None,
+    python: Annotated[
+        str | None,
+        typer.Option(
+            "--services-python",
+            metavar="PYTHON",
+            help="Runs the services that the routes call managed.",
+            show_default="CAMP_SERVICES_PYTHON, else what make services made",
+        ),
+    ] = None,
     print_config: Annotated[bool, typer.Option("--print-config", help="Print the configuration and end.")] = False,
     overrides: Annotated[list[str] | None, typer.Argument(help="Hydra overrides, behind a --.")] = None,
 ) -> None:
     """Train a student in the task services of the routes."""
     named = Named(method, *map(_absolute, (student, teacher, routes, schedule, output, resume)))
-    raise typer.Exit(_train(named, overrides or [], print_config=print_config))
+    services = services_python(python, os.environ)
+    raise typer.Exit(_train(named, overrides or [], services=services, print_config=print_config))
 
 
 def _absolute(path: str | None) -> str | None:
     return None if path is None else os.path.abspath(os.path.expanduser(path))
 
 
-def _train(named: Named, overrides: list[str], *, print_config: bool) -> int:
+def _train(named: Named, overrides: list[str], *, services: str, print_config: bool) -> int:
     end_with_the_launcher()
     try:
         common = files("camp.config").joinpath("common.yaml")
@@ -51,12 +61,15 @@ def _train(named: Named, overrides: list[str], *, print_config: bool) -> int:
         if print_config:
             print(printable(config), end="")
             return 0
+        from camp.learning.final_student import FINAL_STUDENT, write_final_student
         from camp.preflight import check
 
-        config.camp.services.python = services_python(config.camp.services.python, os.environ)
+        config.camp.services.python = services
         checked = check(config, named, overrides)
         if checked.nothing_left is not None:
             print(checked.nothing_left)
+            if not Path(named.output, FINAL_STUDENT).exists():  # the run ended between its last checkpoint and this
+                write_final_student(Path(named.resume), named.output)
             return 0
         Path(named.output).mkdir(parents=True, exist_ok=True)
         attempt = reserve_directory(Path(named.output, "state", time.strftime("%Y%m%d-%H%M%S")))

@@ -10,8 +10,9 @@ from camp.sampling.session import ServiceAddress
 class Server:
     """OpenEnv's WebSocket with answers of a test's choice: one per message, as text, or a way to break off."""
 
-    def __init__(self, *answers):
+    def __init__(self, *answers, heartbeat=None):
         self.answers = list(answers)
+        self.heartbeat = heartbeat  # seconds between two pings; who does not answer in half of it is gone
         self.received = []
         self.opened = self.closed = 0
 
@@ -30,7 +31,7 @@ class Server:
         await self._runner.cleanup()
 
     async def _serve(self, request):
-        socket = web.WebSocketResponse()
+        socket = web.WebSocketResponse(heartbeat=self.heartbeat)
         await socket.prepare(request)
         self.opened += 1
         async for message in socket:

@@ -48,6 +48,7 @@ def test_means_of_what_was_played():
         ([{"success": True}, {"limit": "turns"}], 0.5),
         ([{"limit": "turns"}], 0.0),
         ([{"success": None}], None),
+        ([{"success": None}, {"limit": "turns"}], None),
         ([{"success": None}, {"success": True}], 1.0),
     ],
 )

@@ -128,3 +128,28 @@ def test_a_server_that_is_no_websocket():
 
     with pytest.raises(SessionFault, match="404"):
         asyncio.run(main())
+
+
+def test_a_session_outlives_a_long_turn_of_the_student():
+    """Servers ping, and end a connection that does not answer."""
+
+    async def main():
+        async with Server(observation(), observation("Well."), heartbeat=0.2) as server:
+            async with aiohttp.ClientSession() as http, Session(http, address(server.url)) as session:
+                await session.reset(task=None, seed=1)
+                await asyncio.sleep(1.0)  # five pings
+                return await session.step("At last.")
+
+    assert asyncio.run(main()).text == "Well."
+
+
+@pytest.mark.parametrize("success", [0.7, "solved", 1])
+def test_success_is_true_false_or_not_told(success):
+    async def main():
+        async with Server(observation(success=success)) as server:
+            async with aiohttp.ClientSession() as http, Session(http, address(server.url)) as session:
+                await session.reset(task=None, seed=1)
+
+    with pytest.raises(SessionFault, match="success is") as fault:
+        asyncio.run(main())
+    assert fault.value.kind == "malformed"

@@ -1,4 +1,7 @@
-"""Runs OnePO.sh as a user does, in an environment that holds nothing but what the test sets."""
+"""Runs the launchers as a user does, in an environment that holds nothing but what the test sets.
+
+A test runs OnePO.sh unless it is marked with ``every_launcher``, or its file chooses another one.
+"""
 
 import os
 import re
@@ -6,13 +9,93 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import DictConfig
 
 ROOT = Path(__file__).resolve().parents[2]
-LAUNCHER = ROOT / "OnePO.sh"
+
+
+@dataclass(frozen=True, eq=False)
+class Launcher:
+    """A launcher and what it starts.
+
+    Attributes:
+        module: that it runs.
+        section: of the configuration, where its own keys are.
+        documentation: of its options.
+        inputs: options that a run needs, with a path in the test's folder for each; a directory ends with a slash.
+        compose: the configuration that comes of the words behind the module.
+    """
+
+    script: Path
+    module: str
+    section: str
+    documentation: Path
+    inputs: Mapping[str, str]
+    compose: Callable[[list[str]], DictConfig]
+
+    def settings(self, words: list[str]) -> dict[str, str]:
+        """Named options and overrides by their names."""
+        behind = words.index("--") if "--" in words else -1
+        named = words[: max(behind, 0)]
+        overrides = (word.split("=", 1) for word in words[behind + 1 :])
+        return {**dict(zip(named[::2], named[1::2], strict=True)), **dict(overrides)}
+
+
+def _compose_onepo(words: list[str]) -> DictConfig:
+    with initialize_config_module("onepo.config", version_base=None):
+        return compose("onepo", overrides=words)
+
+
+def _compose_camp(words: list[str]) -> DictConfig:
+    from camp.configuration import Named, compose_config
+
+    behind = words.index("--")
+    named = dict(zip(words[:behind:2], words[1:behind:2], strict=True))
+    return compose_config(Named(*(named.get(f"--{field.name}") for field in fields(Named))), words[behind + 1 :])
+
+
+ONEPO = Launcher(
+    script=ROOT / "OnePO.sh",
+    module="onepo.train",
+    section="onepo",
+    documentation=ROOT / "docs/options.md",
+    inputs={"MODEL_PATH": "student/", "TRAIN_FILE": "train.json", "VAL_FILE": "val.json"},
+    compose=_compose_onepo,
+)
+CAMP = Launcher(
+    script=ROOT / "CAMP_RL.sh",
+    module="camp.train",
+    section="camp",
+    documentation=ROOT / "docs/camp-options.md",
+    inputs={"STUDENT_PATH": "student/", "ROUTES": "routes.json", "SCHEDULE": "train_schedule.jsonl"},
+    compose=_compose_camp,
+)
+every_launcher = pytest.mark.parametrize(
+    "launcher", [ONEPO, CAMP], ids=lambda launcher: launcher.script.name, indirect=True
+)
+every_input = pytest.mark.parametrize(
+    ("launcher", "name"),
+    [pytest.param(launcher, name, id=name) for launcher in (ONEPO, CAMP) for name in launcher.inputs],
+    indirect=["launcher"],
+)
+AWKWARD = [
+    "/data/with space/train.json",
+    "/data/a,b=c/[x]{y}(z).json",
+    '/data/it\'s "quoted".json',
+    "/data/übung/训练.json",
+    "/data/$HOME ${oc.env:HOME} $(id) `id`.json",
+    "/data/back\\slash\\'quote\\${x}\\\\${y}.json",
+    "/data/ends with\\",
+    "/data/*?#!&;|<>~%+:@.json",
+    "/data/null",
+]
 
 STAND_IN = """\
 import os, signal, subprocess, sys
@@ -38,26 +121,31 @@ class Option(NamedTuple):
     help: str
 
 
-@pytest.fixture(scope="session")
-def options() -> dict[str, Option]:
+@pytest.fixture
+def launcher(request) -> Launcher:
+    return getattr(request, "param", ONEPO)
+
+
+@pytest.fixture
+def options(launcher) -> dict[str, Option]:
     """The launcher's block: name -> default and help."""
-    lines = [shlex.split(line) for line in LAUNCHER.read_text().splitlines() if line.startswith("option ")]
+    lines = [shlex.split(line) for line in launcher.script.read_text().splitlines() if line.startswith("option ")]
     return {name: Option(default, text) for _, name, default, text in lines}
 
 
-@pytest.fixture(scope="session")
-def documented() -> dict[str, tuple[str, str, str]]:
-    """docs/options.md: name -> default, help, what it sets."""
-    rows = re.findall(r"^\| `([A-Z_]+)` \| (.*?) \| (.*) \| (.*) \|$", (ROOT / "docs/options.md").read_text(), re.M)
+@pytest.fixture
+def documented(launcher) -> dict[str, tuple[str, str, str]]:
+    """The page of its options: name -> default, help, what it sets."""
+    rows = re.findall(r"^\| `([A-Z_]+)` \| (.*?) \| (.*) \| (.*) \|$", launcher.documentation.read_text(), re.M)
     return {name: (default.strip().strip("`"), text, reach.strip("`")) for name, default, text, reach in rows}
 
 
 @pytest.fixture
-def launch(tmp_path):
+def launch(launcher, tmp_path):
     """A finished run of the launcher in ``tmp_path``: launch(*arguments, **variables)."""
 
     def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess:
-        command = ["bash", str(LAUNCHER), *arguments]
+        command = ["bash", str(launcher.script), *arguments]
         return subprocess.run(
             command, cwd=tmp_path, env=_environment(variables), capture_output=True, text=True, timeout=60
         )
@@ -66,34 +154,31 @@ def launch(tmp_path):
 
 
 @pytest.fixture
-def dry_run(launch):
-    """The Hydra overrides of a dry run, as the shell would hand them to Python."""
+def dry_run(launcher, launch):
+    """The words behind the module in a dry run, as the shell would hand them to Python."""
 
     def run(*arguments: str, **variables: str) -> list[str]:
         result = launch(*arguments, DRY_RUN="1", **variables)
         assert result.returncode == 0, result.stderr
         words = shlex.split(result.stdout)
-        return words[words.index("onepo.train") + 1 :]
+        return words[words.index(launcher.module) + 1 :]
 
     return run
 
 
 @pytest.fixture
-def inputs(tmp_path) -> dict[str, str]:
+def inputs(launcher, tmp_path) -> dict[str, str]:
     """Existing inputs and a stand-in for Python, which records what it was given and then waits for a signal."""
-    (tmp_path / "student").mkdir()
-    (tmp_path / "train.json").touch()
-    (tmp_path / "val.json").touch()
+    for path in launcher.inputs.values():
+        if path.endswith("/"):
+            (tmp_path / path).mkdir()
+        else:
+            (tmp_path / path).touch()
     stand_in = tmp_path / "python"
     stand_in.write_text(f"#!{sys.executable}\n{STAND_IN}")
     stand_in.chmod(0o755)
-    return {
-        "DEVICE": "cpu",
-        "PYTHON": str(stand_in),
-        "MODEL_PATH": "student",
-        "TRAIN_FILE": "train.json",
-        "VAL_FILE": "val.json",
-    }
+    named = {name: path.rstrip("/") for name, path in launcher.inputs.items()}
+    return {"DEVICE": "cpu", "PYTHON": str(stand_in), **named}
 
 
 def mind_signals() -> None:
@@ -103,13 +188,13 @@ def mind_signals() -> None:
 
 
 @pytest.fixture
-def start(tmp_path):
+def start(launcher, tmp_path):
     """A running launcher; whatever a failing test leaves of it is ended by the recorded session."""
     started = []
 
     def run(*arguments: str, **variables: str) -> subprocess.Popen:
         process = subprocess.Popen(
-            ["bash", str(LAUNCHER), *arguments],
+            ["bash", str(launcher.script), *arguments],
             cwd=tmp_path,
             env=_environment(variables),
             stdout=subprocess.PIPE,

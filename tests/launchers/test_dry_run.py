@@ -5,26 +5,10 @@ import shlex
 import shutil
 
 import pytest
-from hydra import compose, initialize_config_module
 
-from tests.launchers.conftest import LAUNCHER
+from tests.launchers.conftest import AWKWARD, CAMP, ONEPO, every_launcher
 
-AWKWARD = [
-    "/data/with space/train.json",
-    "/data/a,b=c/[x]{y}(z).json",
-    '/data/it\'s "quoted".json',
-    "/data/übung/训练.json",
-    "/data/$HOME ${oc.env:HOME} $(id) `id`.json",
-    "/data/back\\slash\\'quote\\${x}\\\\${y}.json",
-    "/data/ends with\\",
-    "/data/*?#!&;|<>~%+:@.json",
-    "/data/null",
-]
-
-
-def composed(overrides):
-    with initialize_config_module("onepo.config", version_base=None):
-        return compose("onepo", overrides=overrides)
+composed = ONEPO.compose
 
 
 @pytest.mark.parametrize("path", AWKWARD)
@@ -43,11 +27,14 @@ def test_relative_paths_count_from_the_callers_directory(dry_run, tmp_path):
     assert config.onepo.run_dir.startswith(f"{tmp_path}/runs/OnePO_Qwen3_8B-")
 
 
-def test_extra_arguments_come_last_and_win(dry_run):
-    arguments = dry_run("data.train_batch_size=3", "trainer.nnodes=4", TRAIN_BATCH_SIZE="64")
-    assert arguments[0] == "device=gpu"
-    assert arguments[-2:] == ["data.train_batch_size=3", "trainer.nnodes=4"]
-    assert composed(arguments).data.train_batch_size == 3
+@every_launcher
+def test_extra_arguments_come_last_and_win(launcher, dry_run):
+    size = {ONEPO: "TRAIN_BATCH_SIZE", CAMP: "EPISODES_PER_UPDATE"}[launcher]
+    arguments = dry_run("data.train_batch_size=3", "trainer.nnodes=4", **{size: "64"})
+    overrides = arguments[arguments.index("--") + 1 :] if launcher is CAMP else arguments
+    assert overrides[0] == "device=gpu" and "data.train_batch_size=64" in overrides
+    assert overrides[-2:] == ["data.train_batch_size=3", "trainer.nnodes=4"]
+    assert launcher.compose(arguments).data.train_batch_size == 3
 
 
 @pytest.mark.parametrize("variables", [{}, {"DEVICE": "cpu"}, {"NGPUS_PER_NODE": "6", "USE_DYNAMIC_BSZ": "1"}])
@@ -66,7 +53,8 @@ def test_verl_refuses_what_does_not_fit(dry_run):
         validate_config(config, use_reference_policy=False, use_critic=False)
 
 
-def test_nothing_is_needed_and_nothing_is_made(launch, tmp_path):
+@every_launcher
+def test_nothing_is_needed_and_nothing_is_made(launcher, launch, tmp_path):
     tools = tmp_path / "bin"
     tools.mkdir()
     for tool in ("bash", "awk", "sort", "dirname", "readlink"):
@@ -74,14 +62,16 @@ def test_nothing_is_needed_and_nothing_is_made(launch, tmp_path):
     result = launch(DRY_RUN="1", PATH=str(tools), OUTPUT_DIR="out")
     assert result.returncode == 0, result.stderr
     assert len(result.stdout.splitlines()) == 1
-    assert shlex.split(result.stdout).count("onepo.train") == 1
+    assert shlex.split(result.stdout).count(launcher.module) == 1
     assert sorted(os.listdir(tmp_path)) == ["bin"]
 
 
-def test_inputs_still_to_be_set_are_named(launch):
-    result = launch(DRY_RUN="1", TRAIN_FILE="t.json")
-    assert "still to be set: MODEL_PATH" in result.stderr
-    assert "still to be set: TRAIN_FILE" not in result.stderr
+@every_launcher
+def test_inputs_still_to_be_set_are_named(launcher, launch):
+    given, *absent = launcher.inputs
+    result = launch(DRY_RUN="1", **{given: "given"})
+    told = [line.split("still to be set: ")[1] for line in result.stderr.splitlines() if "still to be set: " in line]
+    assert told == absent
 
 
 def test_what_differs_is_listed(launch):
@@ -110,12 +100,14 @@ def test_secrets_are_never_shown(launch, inputs):
         assert "ONEPO_TEACHER_API_KEY=..." in result.stderr
 
 
-def test_ray_is_private_unless_a_cluster_is_named(dry_run):
-    assert any(word.startswith("onepo.ray_dir='/tmp/onepo-") for word in dry_run())
-    assert not any(word.startswith("onepo.ray_dir") for word in dry_run(RAY_ADDRESS="10.0.0.1:6379"))
+@every_launcher
+def test_ray_is_private_unless_a_cluster_is_named(launcher, dry_run):
+    assert any(word.startswith(f"{launcher.section}.ray_dir='/tmp/onepo-") for word in dry_run())
+    assert not any(word.startswith(f"{launcher.section}.ray_dir") for word in dry_run(RAY_ADDRESS="10.0.0.1:6379"))
 
 
-def test_the_python_of_the_command(launch, tmp_path):
+@every_launcher
+def test_the_python_of_the_command(launcher, launch, tmp_path):
     def chosen(**variables):
         words = shlex.split(launch(DRY_RUN="1", **variables).stdout)
         return words[words.index("-m") - 1]
@@ -128,5 +120,5 @@ def test_the_python_of_the_command(launch, tmp_path):
     assert chosen(PYTHON="my python", **active) == "my python"
     assert chosen(**active) == f"{environments[0]}/bin/python"
     assert chosen(CONDA_PREFIX=active["CONDA_PREFIX"]) == f"{environments[1]}/bin/python"
-    repository = LAUNCHER.parent / ".venv/bin/python"
+    repository = launcher.script.parent / ".venv/bin/python"
     assert chosen() == (str(repository) if os.access(repository, os.X_OK) else "python3")

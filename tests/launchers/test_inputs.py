@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launchers.conftest import ROOT
+from tests.launchers.conftest import ROOT, every_input, every_launcher
 
 
 def errors(result):
@@ -17,20 +17,22 @@ def errors(result):
     return [line.split("error: ")[1] for line in result.stderr.splitlines() if "error: " in line]
 
 
-@pytest.mark.parametrize("name", ["MODEL_PATH", "TRAIN_FILE", "VAL_FILE"])
+@every_input
 def test_missing_input(name, launch, inputs):
     (line,) = errors(launch(**{**inputs, name: ""}))
     assert line.startswith(f"{name} is not set: set it to ")
 
 
-@pytest.mark.parametrize("name", ["MODEL_PATH", "TRAIN_FILE", "VAL_FILE"])
+@every_input
 def test_input_that_does_not_exist(name, launch, inputs, tmp_path):
     (line,) = errors(launch(**{**inputs, name: "no such"}))
     assert line.startswith(f"{name}={tmp_path}/no such is not an existing ")
 
 
-def test_all_problems_are_named_at_once(launch, inputs):
-    assert len(errors(launch(PYTHON=inputs["PYTHON"], DEVICE="cpu"))) == 3
+@every_launcher
+def test_all_problems_are_named_at_once(launcher, launch, inputs):
+    lines = errors(launch(PYTHON=inputs["PYTHON"], DEVICE="cpu"))
+    assert [line.split()[0] for line in lines] == list(launcher.inputs)
 
 
 @pytest.mark.parametrize("variables", [{"TEST_STEPS": "[5]"}, {"VAL_BEFORE_TRAIN": "True"}, {"TEST_FREQ": "2"}])
@@ -96,11 +98,13 @@ def test_arguments_that_are_no_overrides(argument, hint, launch, inputs):
         assert "s3cret" not in result.stdout + result.stderr
 
 
+@every_launcher
 def test_long_socket_directories_are_refused(launch, inputs):
     (line,) = errors(launch(**inputs, RAY_SOCKET_DIR="/" + "d" * 30))
     assert line.startswith("RAY_SOCKET_DIR=/ddd")
 
 
+@every_launcher
 @pytest.mark.parametrize("hidden", [{}, {"CUDA_VISIBLE_DEVICES": ""}, {"CUDA_VISIBLE_DEVICES": "-1"}])
 def test_no_gpu_and_no_device(hidden, launch, inputs):
     if not hidden and any(name.startswith("nvidia") for name in os.listdir("/dev")):
@@ -110,6 +114,7 @@ def test_no_gpu_and_no_device(hidden, launch, inputs):
     assert "set DEVICE=cpu" in line
 
 
+@every_launcher
 @pytest.mark.parametrize(("device", "file"), [("cpu", "requirements-cpu.txt"), ("gpu", "requirements.txt")])
 def test_missing_packages_name_the_interpreter_and_the_command(device, file, launch, inputs, tmp_path):
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
@@ -119,6 +124,7 @@ def test_missing_packages_name_the_interpreter_and_the_command(device, file, lau
     assert f"{python} -m pip install -r {ROOT}/{file} " in line
 
 
+@every_launcher
 @pytest.mark.parametrize("python", ["/no/python", "/bin/true", "/bin/echo"])
 def test_a_python_that_does_not_run(python, launch, inputs):
     (line,) = errors(launch(**{**inputs, "PYTHON": python}))

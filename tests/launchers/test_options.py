@@ -4,11 +4,10 @@ import re
 import shlex
 
 import pytest
-from hydra import compose, initialize_config_module
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from tests.launchers.conftest import LAUNCHER, ROOT
+from tests.launchers.conftest import CAMP, ONEPO, every_launcher
 
 # Options that set no key of the configuration, with the reason.
 NO_KEY = {
@@ -16,16 +15,23 @@ NO_KEY = {
     "PYTHON": "the launcher itself",
     "REWARD_MODEL_API_KEY": "a secret: read from the environment, in no configuration",
     "ONEPO_TEACHER_API_KEY": "another one",
+    "CAMP_SERVICES_PYTHON": "of the services, which are no part of the configuration",
     "CUDA_VISIBLE_DEVICES": "read by CUDA from the environment",
     "SWANLAB_DIR": "read by SwanLab from the environment",
     "TMP_DIR": "read by Python from the environment",
 }
 # Inputs, and what the launcher makes anew for every run: no default to compare.
-NO_DEFAULT = {"MODEL_PATH", "TRAIN_FILE", "VAL_FILE", "OUTPUT_DIR", "DEVICE", "RAY_SOCKET_DIR", "TEACHER_ANSWERS_DIR"}
+NO_DEFAULT = {*ONEPO.inputs, *CAMP.inputs, "OUTPUT_DIR", "DEVICE", "HARDWARE", "RAY_SOCKET_DIR", "TEACHER_ANSWERS_DIR"}
+# What a run needs that its launcher names, and so every composition here.
+RUN = {ONEPO: ["onepo.run_dir=/run"], CAMP: ["--method", "rl", "--output", "/run", "--"]}
+# Options that decide more than the key that they set.
+FAR_REACHING = {"DEVICE", "HARDWARE", "OUTPUT_DIR"}
 OTHER_NAMES = {"TEACHER_MODEL": "ONEPO_TEACHER_MODEL", "TEACHER_API_URL": "ONEPO_TEACHER_API_URL"}
 # Sentinels for options that accept only some values.
 SENTINEL = {
     "DEVICE": "cpu",
+    "HARDWARE": "hopper",
+    "PPO_MAX_TOKEN_LEN_PER_GPU": "7",
     "INFER_BACKEND": "vllm",
     "RAY_SOCKET_DIR": "/tmp/short",
     "LOGGER": "[console,wandb]",
@@ -35,9 +41,7 @@ SENTINEL = {
 }
 
 
-def composed(overrides):
-    with initialize_config_module("onepo.config", version_base=None):
-        return compose("onepo", overrides=overrides)
+composed = ONEPO.compose
 
 
 def parsed(text):
@@ -55,27 +59,33 @@ def sentinel(name, default):
         return "0.375"
     if default.startswith("["):
         return "[7,9]"
-    path = name.endswith(("_PATH", "_FILE", "_DIR", "_TEMPLATE", "_FUNCTION", "RESUME"))
+    path = name.endswith(("_PATH", "_FILE", "_DIR", "_TEMPLATE", "_FUNCTION", "RESUME", "ROUTES", "SCHEDULE"))
     return f"/a b/{name}" if path else f"a, ü={name}"
 
 
-def without_time(arguments):
-    return [re.sub(r"-\d{8}-\d{6}", "", argument) for argument in arguments]
+def without_time(settings):
+    return {name: re.sub(r"-\d{8}-\d{6}", "", value) for name, value in settings.items()}
 
 
+@every_launcher
 def test_documentation_repeats_the_block(options, documented):
     assert list(documented) == list(options)
     for name, option in options.items():
         assert documented[name][:2] == option, name
 
 
-def test_block_repeats_the_configuration(options, documented):
-    config = composed(["onepo.run_dir=/run"])
+@every_launcher
+def test_block_repeats_the_configuration(launcher, options, documented):
+    config = launcher.compose(RUN[launcher])
     for name in options.keys() - NO_KEY.keys() - NO_DEFAULT:
-        value = OmegaConf.select(config, documented[name][2], throw_on_missing=True)
+        key = documented[name][2]
+        value = OmegaConf.select(config, "camp.resume" if key == "--resume" else key, throw_on_missing=True)
         inside = re.search(r"empty means (\w+/) in the run directory", options[name].help)
+        otherwise = re.search(r"empty means .*, else (\d+)\.", options[name].help)
         if inside:
             assert value == f"/run/{inside[1]}".rstrip("/"), name
+        elif otherwise:
+            assert value == int(otherwise[1]), name
         elif options[name].default == "":
             assert value in (None, ""), name
         elif isinstance(value, str):
@@ -84,30 +94,36 @@ def test_block_repeats_the_configuration(options, documented):
             assert value == parsed(options[name].default), name
 
 
-def test_every_constant_of_the_documentation_holds():
-    text = (ROOT / "docs/options.md").read_text().split("## Constants")[1]
+@every_launcher
+def test_every_constant_of_the_documentation_holds(launcher):
+    text = launcher.documentation.read_text().split("## Constants")[1]
     rows = re.findall(r"^\| `([a-z_.]+)` \| `(.*?)` \|", text, re.M)
     assert len(rows) > 10
-    config = composed(["onepo.run_dir=/run"])
+    config = launcher.compose(RUN[launcher])
     for key, value in rows:
         assert OmegaConf.select(config, key, throw_on_missing=True) == parsed(value), key
 
 
-def test_every_option_changes_its_own_key_only(options, documented, dry_run):
-    base = without_time(dry_run())
-    overrides = []
-    for name in options.keys() - NO_KEY.keys() - {"OUTPUT_DIR", "EXPERIMENT_NAME", "DEVICE"}:
+@every_launcher
+def test_every_option_changes_its_own_key_only(launcher, options, documented, dry_run):
+    names_the_run = {"EXPERIMENT_NAME"} if launcher is ONEPO else set()
+    base = without_time(launcher.settings(dry_run()))
+    overrides, expected = [], {}
+    for name in options.keys() - NO_KEY.keys() - FAR_REACHING - names_the_run:
         value = sentinel(name, options[name].default)
-        changed = [word for word in without_time(dry_run(**{name: value})) if word not in base]
-        assert [word.split("=")[0] for word in changed] == [documented[name][2]], name
-        overrides += changed
-    config = composed([*overrides, "onepo.run_dir=/run"])
-    same_key = {*OTHER_NAMES, *OTHER_NAMES.values()}
-    for name in (
-        options.keys() - NO_KEY.keys() - same_key - {"OUTPUT_DIR", "EXPERIMENT_NAME", "DEVICE", "RAY_SOCKET_DIR"}
-    ):
-        value, expected = OmegaConf.select(config, documented[name][2]), sentinel(name, options[name].default)
-        assert value == (expected if isinstance(value, str) else parsed(expected)), name
+        found = without_time(launcher.settings(dry_run(**{name: value})))
+        changed = {key: text for key, text in found.items() if base.get(key) != text}
+        (key,) = changed
+        assert key == documented[name][2], name
+        if key.startswith("--"):
+            assert changed == {key: value}, name
+        else:
+            overrides.append(f"{key}={changed[key]}")
+            expected[name] = value
+    config = launcher.compose([*RUN[launcher], *overrides])
+    for name in expected.keys() - {*OTHER_NAMES, *OTHER_NAMES.values(), "RAY_SOCKET_DIR"}:
+        value = OmegaConf.select(config, documented[name][2])
+        assert value == (expected[name] if isinstance(value, str) else parsed(expected[name])), name
 
 
 def test_options_that_name_the_run(dry_run, tmp_path):
@@ -117,9 +133,10 @@ def test_options_that_name_the_run(dry_run, tmp_path):
     assert config.trainer.experiment_name == "my run"
 
 
-def test_device_selects_its_file(dry_run):
-    assert composed(dry_run(DEVICE="cpu")).trainer.device == "cpu"
-    assert composed(dry_run(DEVICE="gpu")).trainer.device == "cuda"
+@every_launcher
+def test_device_selects_its_file(launcher, dry_run):
+    assert launcher.compose(dry_run(DEVICE="cpu")).trainer.device == "cpu"
+    assert launcher.compose(dry_run(DEVICE="gpu")).trainer.device == "cuda"
 
 
 def test_the_device_decides_on_a_cpu(launch, dry_run):
@@ -133,6 +150,7 @@ def test_the_device_decides_on_a_cpu(launch, dry_run):
     assert composed(dry_run(DEVICE="cpu", NGPUS_PER_NODE="2")).trainer.n_gpus_per_node == 2
 
 
+@every_launcher
 @pytest.mark.parametrize(
     ("name", "variable"), [("CUDA_VISIBLE_DEVICES",) * 2, ("SWANLAB_DIR", "SWANLAB_LOG_DIR"), ("TMP_DIR", "TMPDIR")]
 )
@@ -150,6 +168,7 @@ def test_two_names_of_one_option(launch, dry_run):
         assert f"{name}=a and {other}=b are two names of one option" in result.stderr
 
 
+@every_launcher
 def test_help_is_the_block(options, launch):
     for flag in ("--help", "-h"):
         result = launch("trainer.nnodes=2", flag)
@@ -159,7 +178,8 @@ def test_help_is_the_block(options, launch):
             assert row in result.stdout.splitlines(), name
 
 
-def test_own_prefixes_begin_options(options):
-    source = LAUNCHER.read_text().replace("\\\n", " ")
+@every_launcher
+def test_own_prefixes_begin_options(launcher, options):
+    source = launcher.script.read_text().replace("\\\n", " ")
     for prefix in re.search(r"^own_prefixes (.*)$", source, re.M)[1].split():
         assert any(name.startswith(prefix) for name in options), prefix

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.launchers.conftest import CAMP, ONEPO, every_launcher
+
 
 def alive(pid):
     try:
@@ -29,17 +31,26 @@ def arguments_and_processes(process):
     return arguments, [leader, *children]
 
 
-@pytest.mark.parametrize("code", [0, 1, 3, 77])
-def test_exit_code_is_passed_on_and_nothing_stays(code, start, inputs):
+def ray_dir_of(arguments, launcher=ONEPO):
+    return Path(next(word for word in arguments if word.startswith(f"{launcher.section}.ray_dir=")).split("'")[1])
+
+
+@pytest.mark.parametrize(
+    ("launcher", "code"), [(ONEPO, 0), (ONEPO, 1), (ONEPO, 3), (ONEPO, 77), (CAMP, 3)], indirect=["launcher"]
+)
+def test_exit_code_is_passed_on_and_nothing_stays(launcher, code, start, inputs):
     process = start(**inputs, STAND_IN_EXIT=str(code))
     arguments, processes = arguments_and_processes(process)
     assert process.wait(timeout=30) == code
     assert not any(map(alive, processes))
-    ray_dir = next(word for word in arguments if word.startswith("onepo.ray_dir=")).split("'")[1]
-    assert not Path(ray_dir).exists()
+    assert not ray_dir_of(arguments, launcher).exists()
 
 
-@pytest.mark.parametrize(("name", "code"), [("TERM", 143), ("INT", 130), ("HUP", 129)])
+@pytest.mark.parametrize(
+    ("launcher", "name", "code"),
+    [(ONEPO, "TERM", 143), (ONEPO, "INT", 130), (ONEPO, "HUP", 129), (CAMP, "TERM", 143)],
+    indirect=["launcher"],
+)
 def test_signals_are_forwarded_and_nothing_stays(name, code, start, inputs):
     process = start(**inputs)
     _, processes = arguments_and_processes(process)
@@ -81,16 +92,12 @@ def test_other_processes_are_left_alone(start, inputs):
 def test_the_ray_directory_is_short_and_private(start, inputs):
     process = start(**inputs, OUTPUT_DIR="long/" * 30)
     arguments, _ = arguments_and_processes(process)
-    ray_dir = Path(next(word for word in arguments if word.startswith("onepo.ray_dir=")).split("'")[1])
+    ray_dir = ray_dir_of(arguments)
     assert stat.S_IMODE(ray_dir.stat().st_mode) == 0o700
     assert re.fullmatch(r"/tmp/onepo-\w{4}", str(ray_dir))
     process.terminate()
     assert process.wait(timeout=30) == 143
     assert not ray_dir.exists()
-
-
-def ray_dir_of(arguments):
-    return Path(next(word for word in arguments if word.startswith("onepo.ray_dir=")).split("'")[1])
 
 
 def test_what_a_killed_launcher_left_goes_with_the_next_start(start, inputs):
@@ -110,7 +117,8 @@ def test_what_a_killed_launcher_left_goes_with_the_next_start(start, inputs):
     assert living.wait(timeout=30) == 143
 
 
-def test_the_command_is_that_of_the_dry_run(start, inputs, dry_run):
+@every_launcher
+def test_the_command_is_that_of_the_dry_run(launcher, start, inputs, dry_run):
     process = start("trainer.nnodes=1", **inputs, STAND_IN_EXIT="0")
     arguments, _ = arguments_and_processes(process)
     assert process.wait(timeout=30) == 0
@@ -118,11 +126,12 @@ def test_the_command_is_that_of_the_dry_run(start, inputs, dry_run):
     expected = dry_run("trainer.nnodes=1", **inputs)
     assert [unique.sub("", word) for word in arguments] == [
         "-m",
-        "onepo.train",
+        launcher.module,
         *(unique.sub("", word) for word in expected),
     ]
 
 
+@every_launcher
 def test_the_launcher_makes_no_run_directory(start, inputs, tmp_path):
     process = start(**inputs, STAND_IN_EXIT="0")
     arguments_and_processes(process)

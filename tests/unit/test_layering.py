@@ -11,6 +11,7 @@ from tests.conftest import ROOT
 FLOORS = [
     "errors",
     "terminal",
+    "whole",
     "settings",
     "compat",
     "endpoints",

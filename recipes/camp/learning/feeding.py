@@ -1,12 +1,12 @@
 """Sending rows of the schedule to the samplers: in its order, each once, until its end."""
 
-import math
 from typing import Any
 
 import transfer_queue as tq
 from verl.utils import tensordict_utils as tu
 
 from camp.learning.lineage import Lineage
+from camp.schedule import most_under_way
 
 _PARTITION = "train"
 
@@ -24,7 +24,7 @@ class FeedsSchedule:
     @property
     def _most_under_way(self) -> int:
         warmup = self.config.trainer.v1.separate_async.num_warmup_batches
-        return math.ceil((1 + warmup) * self.config.data.train_batch_size)
+        return most_under_way(self.config.data.train_batch_size, warmup)
 
     def on_train_begin(self):
         """The first update fills up: verl's warm-up would come on top of it, at the pinned commit on resume, too."""

@@ -8,6 +8,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel
 
+from camp.departures import FACTS, value_of
 from camp.learning.lineage import Lineage
 from camp.routes import Routes
 from onepo.report.hashes import file_sha256
@@ -15,7 +16,18 @@ from onepo.trainers.checkpoints import step_of
 
 _FILE = "camp_state.json"
 _PARTS = ("model", "optim", "extra_state")
-_STUDENT_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+_STUDENT_FILES = (
+    "config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+)
+# a run may be made longer, and one that met a prompt that is too long could not go on otherwise
+_MAY_CHANGE = ("trainer.total_training_steps", "data.max_prompt_length")
+_SAID_ALREADY = ("actor_rollout_ref.actor.ppo_mini_batch_size", "critic.ppo_mini_batch_size")  # by train_batch_size
 _FOLLOWS = ("total_training_steps",)  # of an optimizer's options: it is made from others, which may change
 
 
@@ -34,9 +46,7 @@ def run_facts(config: DictConfig, routes: Routes) -> dict[str, Any]:
         "--schedule": routes.schedule_sha256,
         "learners (trainer.n_gpus_per_node x trainer.nnodes)": config.trainer.n_gpus_per_node * config.trainer.nnodes,
         "actor_rollout_ref.actor.strategy": config.actor_rollout_ref.actor.strategy,
-        "data.train_batch_size": config.data.train_batch_size,
-        "data.max_prompt_length": config.data.max_prompt_length,
-        "data.max_response_length": config.data.max_response_length,
+        **{fact.key: value_of(config, fact.key) for fact in FACTS if fact.key not in (*_MAY_CHANGE, *_SAID_ALREADY)},
         **_optimizer("actor_rollout_ref.actor.optim", config),
     }
     if config.critic.enable:

@@ -1,17 +1,18 @@
 """The trainer that both methods share: verl's V1 ``separate_async`` with the smallest overrides."""
 
 import json
-import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import ray
 import transfer_queue as tq
 from omegaconf import OmegaConf, open_dict
-from verl.trainer.ppo.v1.trainer_separate_async import HybridEngineMode, PPOTrainerSeparateAsync
+from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 
 from camp.learning.domain_metrics import domain_metrics
 from camp.learning.feeding import FeedsSchedule, drop_orphans, reissue_failed, unfinished_positions
+from camp.learning.final_student import write_final_student
 from camp.learning.lineage import BrokenLineage, Lineage
 from camp.learning.one_update import one_update
 from camp.learning.state import run_facts, write_state
@@ -25,8 +26,9 @@ from onepo.errors import ControlledStop, UserError, last_line
 from onepo.trainers import checkpoints
 from onepo.trainers.journal import Journal, RecordingLogger, numbers
 from onepo.trainers.saving import SavesWhole
+from onepo.whole import write_whole
 
-FINAL_STUDENT, ROLLOUT_DATA, COUNTERS_FILE = "final_student", "rollout_data", "counters.json"
+ROLLOUT_DATA, COUNTERS_FILE = "rollout_data", "counters.json"
 
 
 class CampTrainer(SavesWhole, FeedsSchedule, PPOTrainerSeparateAsync):
@@ -88,9 +90,12 @@ class CampTrainer(SavesWhole, FeedsSchedule, PPOTrainerSeparateAsync):
             raise UserError(f"--resume {resumed}: cannot be loaded: {last_line(error)}") from None
         if resumed:
             self._go_on(Path(resumed))
+        else:
+            self._forget_later_updates()
 
     def _go_on(self, checkpoint: Path) -> None:
         drop_orphans()
+        reissue_failed()  # while a checkpoint is written, episodes go on, and may fail
         self.lineage = Lineage.read(checkpoint)
         self._trained_step = self.global_steps
         unfinished = unfinished_positions()
@@ -98,11 +103,7 @@ class CampTrainer(SavesWhole, FeedsSchedule, PPOTrainerSeparateAsync):
             self.lineage.check(unfinished)
         except BrokenLineage as error:
             raise UserError(f"--resume {checkpoint}: its episodes do not add up: {error}") from None
-        for file in Path(self.settings.output, ROLLOUT_DATA).glob("*.jsonl"):
-            if int(file.stem) > self.global_steps:  # of updates that are made anew
-                file.unlink()
-        steps = self.journal.adopt(self.journal.metrics_file, last_step=self.global_steps)
-        if self.global_steps not in steps:  # the run ended between the checkpoint and the record
+        if self.global_steps not in self._forget_later_updates():  # the run ended between the checkpoint and the record
             self.journal.event(
                 "note", text=f"the metrics of update {self.global_steps} are missing: they were not kept"
             )
@@ -111,6 +112,18 @@ class CampTrainer(SavesWhole, FeedsSchedule, PPOTrainerSeparateAsync):
             text=f"goes on behind update {self.global_steps} from {checkpoint}: {len(unfinished)} of "
             f"{self.lineage.submitted} submitted episodes are still to be trained on",
         )
+
+    def _forget_later_updates(self) -> list[int]:
+        """Remove what earlier invocations wrote of updates that are made anew; returns those with metrics."""
+        for file in Path(self.settings.output, ROLLOUT_DATA).glob("*.jsonl"):
+            if file.stem.isdecimal() and int(file.stem) > self.global_steps:
+                file.unlink()
+        return self.journal.adopt(self.journal.metrics_file, last_step=self.global_steps)
+
+    def on_init_end(self):
+        super().on_init_end()
+        # for good: a request that reaches a copy on the learners just as it is put to sleep would wait there for ever
+        self.switch_to_trainer()
 
     # ---- the run
 
@@ -121,7 +134,8 @@ class CampTrainer(SavesWhole, FeedsSchedule, PPOTrainerSeparateAsync):
             stop = getattr(stop, "cause", stop)  # Ray wraps what a worker raised
             self._end_early(stop)
             raise stop from None
-        self._write_final_student()
+        (*_, newest) = checkpoints.list_checkpoints(self.config.trainer.default_local_dir)
+        write_final_student(newest, self.settings.output)
         self.journal.event("end")
 
     def on_step_begin(self):
@@ -154,7 +168,10 @@ class CampTrainer(SavesWhole, FeedsSchedule, PPOTrainerSeparateAsync):
         self._tell_notes()
         if reason := ray.get(self.ledger.stop_reason.remote()):
             raise ControlledStop(reason, 3)
-        ray.get([worker.__ray_ready__.remote() for worker in self.agent_loop_manager.agent_loop_workers])
+        try:
+            ray.get([worker.__ray_ready__.remote() for worker in self.agent_loop_manager.agent_loop_workers])
+        except ray.exceptions.RayActorError as error:
+            raise ControlledStop(f"a process that plays episodes has died: {last_line(error)}", 3) from None
 
     def _end_early(self, stop: ControlledStop) -> None:
         """Keep the episodes for the run that goes on: what waits and what is under way, with the last weights.
@@ -163,9 +180,8 @@ class CampTrainer(SavesWhole, FeedsSchedule, PPOTrainerSeparateAsync):
         the run goes on from the checkpoint before.
         """
         if self._sampling:
-            self.standalone_checkpoint_manager.abort_replicas()
-            if self.current_mode == HybridEngineMode.ROLLOUT:
-                self.switch_to_trainer()
+            with suppress(ray.exceptions.RayError):  # a sampler may be what has died
+                self.standalone_checkpoint_manager.abort_replicas()
             self.global_steps = self._trained_step
             reissue_failed()
             if not checkpoints.checkpoint_folder(self.config.trainer.default_local_dir, self.global_steps).exists():
@@ -173,6 +189,7 @@ class CampTrainer(SavesWhole, FeedsSchedule, PPOTrainerSeparateAsync):
         self._shutdown_dump_executor()
         self._write_counters()
         self._tell_notes()
+        self.logger.log(data=ray.get(self.ledger.close_step.remote()), step=self._trained_step + 1)
         self.journal.event("stop", step=self.global_steps, reason=stop.reason, exit_code=stop.exit_code)
 
     def _tell_notes(self) -> None:
@@ -199,32 +216,17 @@ class CampTrainer(SavesWhole, FeedsSchedule, PPOTrainerSeparateAsync):
         self.lineage.write(staged, unfinished)
         write_state(staged, update=self.global_steps, facts=self._facts)
 
-    def _write_final_student(self) -> None:
-        """The weights of the last checkpoint, for evaluation, where no retention reaches them."""
-        (*_, newest) = checkpoints.list_checkpoints(self.config.trainer.default_local_dir)
-        target = Path(self.settings.output, FINAL_STUDENT)
-        fresh = target.with_name(f".{FINAL_STUDENT}")
-        shutil.rmtree(fresh, ignore_errors=True)
-        shutil.copytree(checkpoints.model_folder(newest), fresh)
-        shutil.rmtree(target, ignore_errors=True)
-        fresh.rename(target)
-
     def _write_counters(self) -> None:
         counters = ray.get(self.ledger.counters.remote())
-        file = Path(self.settings.attempt_dir, COUNTERS_FILE)
-        fresh = file.with_suffix(".tmp")
-        fresh.write_text(json.dumps({"update": self._trained_step, "domains": counters}, indent=2) + "\n")
-        fresh.replace(file)
+        text = json.dumps({"update": self._trained_step, "domains": counters}, indent=2) + "\n"
+        write_whole(Path(self.settings.attempt_dir, COUNTERS_FILE), text)
 
     def _write_episodes(self, records: list[EpisodeRecord]) -> None:
         folder = Path(self.settings.output, ROLLOUT_DATA)
         folder.mkdir(exist_ok=True)
-        file = folder / f"{self.global_steps}.jsonl"
-        fresh = file.with_suffix(".tmp")
-        with fresh.open("w", encoding="utf-8") as stream:
-            for record in sorted(records, key=lambda record: record.schedule.position):
-                stream.write(record.model_dump_json() + "\n")
-        fresh.replace(file)
+        in_order = sorted(records, key=lambda record: record.schedule.position)
+        lines = [f"{record.model_dump_json()}\n" for record in in_order]
+        write_whole(folder / f"{self.global_steps}.jsonl", "".join(lines))
 
     @property
     def logger(self):

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from camp.sampling.session import ServiceAddress
 from camp.schedule import DomainShare, ScheduledEpisode
 from onepo.errors import UserError
+from onepo.whole import write_whole
 
 SERVICES = ("database", "games", "puzzles", "quests", "search")
 ROUTES_FILE, SCHEDULE_FILE = "routes.json", "train_schedule.jsonl"
@@ -74,27 +75,29 @@ class Routes(_Part):
 
     Attributes:
         schedule_sha256: of the schedule that belongs to it; None in the template, which nothing can run with.
+        seed: of the schedule.
         sha256: of everything else in here, as canonical JSON.
     """
 
     domains: dict[str, Route] = Field(min_length=1)
     schedule_sha256: str | None
+    seed: int | None
     sha256: str
 
     @classmethod
-    def of(cls, domains: dict[str, Route], *, schedule_sha256: str | None) -> "Routes":
-        return cls(domains=domains, schedule_sha256=schedule_sha256, sha256=_digest(domains, schedule_sha256))
+    def of(cls, domains: dict[str, Route], *, schedule_sha256: str | None, seed: int | None) -> "Routes":
+        digest = _digest(domains, schedule_sha256, seed)
+        return cls(domains=domains, schedule_sha256=schedule_sha256, seed=seed, sha256=digest)
 
     def write(self, file: Path) -> None:
-        fresh = file.with_suffix(".tmp")
-        fresh.write_text(json.dumps(self.model_dump(), indent=2) + "\n")
-        fresh.replace(file)
+        write_whole(file, json.dumps(self.model_dump(), indent=2) + "\n")
 
 
-def _digest(domains: dict[str, Route], schedule_sha256: str | None) -> str:
+def _digest(domains: dict[str, Route], schedule_sha256: str | None, seed: int | None) -> str:
     content: dict[str, Any] = {
         "domains": {name: route.model_dump() for name, route in domains.items()},
         "schedule_sha256": schedule_sha256,
+        "seed": seed,
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
@@ -114,7 +117,7 @@ def read_routes(file: Path) -> Routes:
         raise UserError(f"routes {file}: {'.'.join(map(str, problem['loc']))}: {problem['msg']}") from None
     except ValueError as error:
         raise UserError(f"routes {file}: is no JSON ({error})") from None
-    if _digest(routes.domains, routes.schedule_sha256) != routes.sha256:
+    if _digest(routes.domains, routes.schedule_sha256, routes.seed) != routes.sha256:
         raise UserError(f"routes {file}: was changed after it was made: make it anew with {_PREPARE}")
     return routes
 

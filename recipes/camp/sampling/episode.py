@@ -49,22 +49,21 @@ class EpisodeLoop(EnvironmentLoop):
             EpisodeFailed: its service failed too often, or its first text does not fit.
         """
         row = ScheduledEpisode.model_validate(episode)
-        await self._ledger.begin.remote(row.position, row.domain)
         try:
             transcript, ending, seconds = await self._attempts(row, sampling_params)
+            latencies = [turn.waiting for turn in transcript.turns if turn.heard is not None]
+            record = record_of(row, transcript, ending, seconds=seconds, submitted_at=int(global_steps))
+            extra_fields = {RECORD: record.model_dump(), "reward_extra_info": {"score": transcript.reward}}
+            output = self.output_of(transcript, extra_fields)
         except (SessionFault, PromptTooLong) as error:
             await self._ledger.give_up.remote(row.position, row.domain, str(error))
             raise EpisodeFailed(str(error)) from None
         except Exception as error:
             await self._ledger.give_up.remote(row.position, row.domain, f"{type(error).__name__}: {last_line(error)}")
             raise
-        latencies = [turn.waiting for turn in transcript.turns if turn.heard is not None]
         report = EpisodeReport(row.domain, transcript.reward, ending.limit, seconds, latencies)
         await self._ledger.finish.remote(row.position, report)
-        record = record_of(row, transcript, ending, seconds=seconds, submitted_at=int(global_steps))
-        return self.output_of(
-            transcript, {RECORD: record.model_dump(), "reward_extra_info": {"score": transcript.reward}}
-        )
+        return output
 
     async def _attempts(
         self, row: ScheduledEpisode, sampling_params: dict[str, Any]
@@ -74,6 +73,8 @@ class EpisodeLoop(EnvironmentLoop):
         policy = retrying(retries=self._settings.episode_retries, outage_limit=self._settings.outage_limit)
         async for attempt in policy:
             with attempt:
+                again = attempt.retry_state.attempt_number > 1
+                await self._ledger.begin.remote(row.position, row.domain, again=again)
                 began = time.monotonic()
                 try:
                     transcript, ending = await self.play(row, route, params, stop_ids=self._stop_ids)

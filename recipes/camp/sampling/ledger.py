@@ -39,7 +39,7 @@ class EpisodeLedger:
         self._domains = sorted(domains)
         self._ends: dict[str, Counter] = defaultdict(Counter)
         self._faults: dict[str, Counter] = defaultdict(Counter)
-        self._retried: Counter = Counter()
+        self._retried: dict[str, set[int]] = defaultdict(set)  # positions
         self._failed: Counter = Counter()
         self._latencies: dict[str, list[float]] = defaultdict(list)  # since the last step
         self._latency_totals: dict[str, list[float]] = {}  # number, sum and largest
@@ -49,8 +49,11 @@ class EpisodeLedger:
         self._stop: str | None = None
         self._counted: Counter = Counter()
 
-    def begin(self, position: int, domain: str) -> None:
+    def begin(self, position: int, domain: str, *, again: bool) -> None:
+        """An attempt at an episode; ``again``: it is not the first."""
         self._under_way[position] = domain
+        if again:
+            self._retried[domain].add(position)
 
     def finish(self, position: int, report: EpisodeReport) -> None:
         self._under_way.pop(position, None)
@@ -68,12 +71,11 @@ class EpisodeLedger:
             ]
 
     def fault(self, domain: str, kind: str, text: str) -> None:
-        """A service did not do its part; the episode begins anew."""
+        """A service did not do its part."""
         self._faults[domain][kind] += 1
-        self._retried[domain] += 1
         if (domain, kind) not in self._told:  # each kind once
             self._told.add((domain, kind))
-            self._notes.append(f"{domain}: {text} (the episode begins anew; further faults of this kind are counted)")
+            self._notes.append(f"{domain}: {text} (further faults of this kind are only counted)")
 
     def give_up(self, position: int, domain: str, reason: str) -> None:
         """An episode has failed for good: the run is to save and stop."""
@@ -98,9 +100,9 @@ class EpisodeLedger:
         totals = Counter(
             {
                 "episodes/finished": sum(ends["finished"] for ends in self._ends.values()),
-                "episodes/retried": self._retried.total(),
+                "episodes/retried": self._episodes_retried(),
                 "episodes/failed": self._failed.total(),
-                **{f"domain/{name}/retried": self._retried[name] for name in self._domains},
+                **{f"domain/{name}/retried": len(self._retried[name]) for name in self._domains},
                 **{f"domain/{name}/failed": self._failed[name] for name in self._domains},
             }
         )
@@ -119,7 +121,7 @@ class EpisodeLedger:
                 "finished": self._ends[name]["finished"],
                 "limits": {limit: count for limit, count in self._ends[name].items() if limit != "finished"},
                 "faults": dict(self._faults[name]),
-                "retried": self._retried[name],
+                "retried": len(self._retried[name]),
                 "failed": self._failed[name],
                 "answers": self._latency_totals.get(name, [0])[0],
                 "latency_mean": self._mean_latency(name),
@@ -127,6 +129,9 @@ class EpisodeLedger:
             }
             for name in self._domains
         }
+
+    def _episodes_retried(self) -> int:
+        return sum(map(len, self._retried.values()))
 
     def _mean_latency(self, name: str) -> float | None:
         if name not in self._latency_totals:
@@ -139,7 +144,7 @@ class EpisodeLedger:
         return {
             "under_way": len(self._under_way),
             "finished": sum(ends["finished"] for ends in self._ends.values()) - self._counted["episodes/finished"],
-            "retried": self._retried.total() - self._counted["episodes/retried"],
+            "retried": self._episodes_retried() - self._counted["episodes/retried"],
         }
 
 

@@ -61,7 +61,8 @@ def success_rate(records: Sequence[EpisodeRecord]) -> float | None:
 
     An episode that came to a limit of ours is not solved. Pure.
     """
-    if all(record.success is None and record.limit is None for record in records):
+    told = any(record.success is not None for record in records)
+    if not told and not all(record.limit is not None for record in records):
         return None
     decided = [record for record in records if record.success is not None or record.limit is not None]
     return sum(record.success is True for record in decided) / len(decided)

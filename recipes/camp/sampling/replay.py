@@ -6,6 +6,7 @@ from collections.abc import Callable
 from verl.trainer.ppo.v1.replay_buffer import ReplayBufferAsync
 
 from camp.sampling.staleness import choose_batch
+from onepo.errors import ControlledStop
 
 _CHECK_SECONDS = 5.0
 
@@ -44,7 +45,7 @@ class EpisodeBuffer(ReplayBufferAsync):
                 self._check_progress()
                 checked = time.monotonic()
             if failed:
-                raise RuntimeError(f"the episodes {', '.join(sorted(failed))} failed without saying why; see the log")
+                raise ControlledStop(f"the episodes {', '.join(sorted(failed))} failed; the log says why", 3)
             batch = choose_batch(
                 self.finished_keys[partition_id],
                 self.prompt_global_steps[partition_id],

@@ -83,6 +83,7 @@ class Session:
         self._http = http
         self._address = address
         self._socket: aiohttp.ClientWebSocketResponse | None = None
+        self._reading: asyncio.Task[aiohttp.WSMessage] | None = None
 
     async def __aenter__(self) -> "Session":
         url = self._address.url.rstrip("/") + "/ws"
@@ -99,16 +100,29 @@ class Session:
             raise SessionFault("unreachable", f"{url}: no session within {limit}") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise SessionFault("unreachable", f"{url}: {_told(error)}") from None
+        self._read_on()
         return self
+
+    def _read_on(self) -> None:
+        """Wait for the next message from now on: a server that pings is answered only while somebody reads.
+
+        The student may take minutes for a turn, and servers end connections that do not answer for much less.
+        """
+        self._reading = asyncio.create_task(self._socket.receive())
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._socket is not None and not self._socket.closed:
+        if self._socket is not None:
             await self._close(self._socket, politely=error is None)
 
-    @staticmethod
-    async def _close(socket: aiohttp.ClientWebSocketResponse, *, politely: bool) -> None:
+    async def _close(self, socket: aiohttp.ClientWebSocketResponse, *, politely: bool) -> None:
+        self._reading.cancel()
+        await asyncio.wait([self._reading])
+        if not self._reading.cancelled():
+            self._reading.exception()  # nobody asks for it any more
+        if socket.closed:
+            return
         try:
             if politely:  # else the server may be busy with what we no longer want
                 await socket.send_json({"type": "close"})
@@ -130,15 +144,17 @@ class Session:
         socket, self._socket = self._socket, None  # it comes back with a good answer only
         if socket is None:
             raise SessionFault("closed", f"{self._address.url}: the session is closed")
+        if self._reading.done():
+            await self._close(socket, politely=False)
+            raise SessionFault("closed", f"{self._address.url}: the service ended the session, or spoke unasked")
         try:
             await socket.send_json(message)
-            answer = await socket.receive(timeout=self._address.timeout)
-        except asyncio.TimeoutError:
-            await self._close(socket, politely=False)
-            raise SessionFault(
-                "timed_out", f"{self._address.url}: no answer within {self._address.timeout:g} s"
-            ) from None
+            await asyncio.wait([self._reading], timeout=self._address.timeout)
+            if not self._reading.done():
+                raise SessionFault("timed_out", f"{self._address.url}: no answer within {self._address.timeout:g} s")
+            answer = self._reading.result()
         except (aiohttp.ClientError, OSError) as error:
+            await self._close(socket, politely=False)
             raise SessionFault("closed", f"{self._address.url}: {_told(error)}") from None
         except BaseException:
             await self._close(socket, politely=False)
@@ -152,6 +168,7 @@ class Session:
             await self._close(socket, politely=False)
             raise
         self._socket = socket
+        self._read_on()
         return observation
 
     def _read(self, text: str, seconds: float) -> Observation:
@@ -171,6 +188,9 @@ class Session:
             ) from None
         if not isinstance(told, str) or not isinstance(done, bool) or not math.isfinite(reward):
             found = f"{name!r} is no text, done no boolean, or the reward not finite"
+            raise SessionFault("malformed", f"{self._address.url}: {found}")
+        if success is not None and not isinstance(success, bool):
+            found = f"success is {success!r}, expected true, false or null"
             raise SessionFault("malformed", f"{self._address.url}: {found}")
         return Observation(told, reward, done, success, seconds)
 
