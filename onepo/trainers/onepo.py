@@ -22,16 +22,17 @@ from onepo.rollout.teacher import create_teacher, teacher_name
 from onepo.settings import parse_settings
 from onepo.trainers import checkpoints
 from onepo.trainers.filling import FillsBatches
-from onepo.trainers.journal import Journal, RecordingLogger, numbers
+from onepo.trainers.journal import Journal
 from onepo.trainers.keeping import KeepsRun
 from onepo.trainers.loss_metrics import step_metrics
 from onepo.trainers.policy_loss import onepo_loss
+from onepo.trainers.recording import RecordsMetrics
 from onepo.trainers.schedule import Schedule
 from onepo.trainers.validating import Validates
 
 
 @register_trainer("onepo_sync")
-class OnePOTrainer(KeepsRun, FillsBatches, Validates, PPOTrainerSync):
+class OnePOTrainer(KeepsRun, RecordsMetrics, FillsBatches, Validates, PPOTrainerSync):
     """Generate, replace, filter, update, synchronise, validate: the order is upstream's ``fit``.
 
     What is added here: the OnePO loss and group advantage, one plan for the final step and the validations, a stop on
@@ -201,18 +202,6 @@ class OnePOTrainer(KeepsRun, FillsBatches, Validates, PPOTrainerSync):
         return batch
 
     # ---- metrics
-
-    @property
-    def logger(self):
-        """verl's tracker; what it logs is also written to the journal."""
-        return self._logger
-
-    @logger.setter
-    def logger(self, tracking):
-        self._logger = RecordingLogger(tracking, self.journal, self._tell_terminal)
-
-    def _tell_terminal(self, step, metrics):
-        self.journal.event("step", step=step, final_step=self.schedule.final_step, **numbers(metrics))
 
     def _compute_metrics(self, batch, metrics, timing_raw, global_steps, epoch):
         super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)

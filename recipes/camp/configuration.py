@@ -1,8 +1,10 @@
 """The configuration of a training: the method's recipe, the user's overrides, and what the named options decide."""
 
+import copy
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -95,6 +97,11 @@ def compose_config(named: Named, overrides: Sequence[str]) -> DictConfig:
 def recipe_config(method: str, overrides: Sequence[str] = ()) -> DictConfig:
     """The method's own configuration, for the same device and hardware as the overrides choose."""
     groups = [one for one in overrides if one.split("=", 1)[0].lstrip("+") in ("device", "hardware")]
+    return copy.deepcopy(_recipe(method, tuple(groups)))
+
+
+@lru_cache
+def _recipe(method: str, groups: tuple[str, ...]) -> DictConfig:
     return _compose(method, groups)
 
 

@@ -79,11 +79,17 @@ def check(config: DictConfig, named: Named, overrides: Sequence[str]) -> Checked
     model = config.actor_rollout_ref.model
     student = Path(model.path)
     student_problems = list(model_directory_problems(student, "--student", trust_remote_code=model.trust_remote_code))
+    teacher_problems = (
+        []
+        if named.teacher is None
+        else model_directory_problems(Path(named.teacher), "--teacher", trust_remote_code=False)
+    )
     routes = read_routes(Path(named.routes))
     schedule, digest = read_schedule(Path(named.schedule))
     check_pair(routes, schedule, digest)
     problems = [
         *student_problems,
+        *teacher_problems,
         *_device_problems(config),
         *_size_problems(config, settings, routes, schedule),
         *_output_problems(config, settings, named, overrides),

@@ -16,7 +16,7 @@ from onepo.trainers.checkpoints import step_of
 
 _FILE = "camp_state.json"
 _PARTS = ("model", "optim", "extra_state")
-_STUDENT_FILES = (
+_MODEL_FILES = (
     "config.json",
     "tokenizer.json",
     "tokenizer_config.json",
@@ -38,10 +38,9 @@ class _State(BaseModel):
 
 def run_facts(config: DictConfig, routes: Routes) -> dict[str, Any]:
     """What must be the same for a run to go on where another one stopped: JSON values by what a user calls them."""
-    student = Path(config.actor_rollout_ref.model.path)
     facts = {
         "--method": config.camp.method,
-        "--student": {name: file_sha256(student / name) for name in _STUDENT_FILES if (student / name).exists()},
+        "--student": _model_facts(config.actor_rollout_ref.model.path),
         "--routes": routes.sha256,
         "--schedule": routes.schedule_sha256,
         "learners (trainer.n_gpus_per_node x trainer.nnodes)": config.trainer.n_gpus_per_node * config.trainer.nnodes,
@@ -49,9 +48,16 @@ def run_facts(config: DictConfig, routes: Routes) -> dict[str, Any]:
         **{fact.key: value_of(config, fact.key) for fact in FACTS if fact.key not in (*_MAY_CHANGE, *_SAID_ALREADY)},
         **_optimizer("actor_rollout_ref.actor.optim", config),
     }
+    if config.distillation.enabled:
+        facts["--teacher"] = _model_facts(config.distillation.teacher_models.teacher_model.model_path)
     if config.critic.enable:
         facts |= {"critic.strategy": config.critic.strategy, **_optimizer("critic.optim", config)}
     return facts
+
+
+def _model_facts(folder: str) -> dict[str, str]:
+    """Of its configuration and tokenizer: a checkpoint has the student's weights, and a teacher's are too many."""
+    return {name: file_sha256(Path(folder, name)) for name in _MODEL_FILES if Path(folder, name).exists()}
 
 
 def _optimizer(key: str, config: DictConfig) -> dict[str, Any]:

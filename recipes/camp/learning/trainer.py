@@ -24,14 +24,15 @@ from camp.sampling.replay import EpisodeBuffer
 from camp.settings import parse_settings
 from onepo.errors import ControlledStop, UserError, last_line
 from onepo.trainers import checkpoints
-from onepo.trainers.journal import Journal, RecordingLogger, numbers
+from onepo.trainers.journal import Journal
+from onepo.trainers.recording import RecordsMetrics
 from onepo.trainers.saving import SavesWhole
 from onepo.whole import write_whole
 
 ROLLOUT_DATA, COUNTERS_FILE = "rollout_data", "counters.json"
 
 
-class CampTrainer(SavesWhole, FeedsSchedule, PPOTrainerSeparateAsync):
+class CampTrainer(SavesWhole, RecordsMetrics, FeedsSchedule, PPOTrainerSeparateAsync):
     """Sample while learning, update, synchronise: the order is upstream's ``fit``.
 
     What is added here: the schedule, one update for any number of learners, stops that keep every episode, and what
@@ -227,18 +228,6 @@ class CampTrainer(SavesWhole, FeedsSchedule, PPOTrainerSeparateAsync):
         in_order = sorted(records, key=lambda record: record.schedule.position)
         lines = [f"{record.model_dump_json()}\n" for record in in_order]
         write_whole(folder / f"{self.global_steps}.jsonl", "".join(lines))
-
-    @property
-    def logger(self):
-        """verl's tracker; what it logs is also written to the journal."""
-        return self._logger
-
-    @logger.setter
-    def logger(self, tracking):
-        self._logger = RecordingLogger(tracking, self.journal, self._tell_terminal)
-
-    def _tell_terminal(self, step, metrics):
-        self.journal.event("step", step=step, final_step=self.total_training_steps, **numbers(metrics))
 
     def _compute_metrics(self, batch, metrics, timing_raw, global_steps, epoch):
         super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
