@@ -57,7 +57,7 @@ def main() -> int:
     ]
     with (
         tempfile.TemporaryDirectory() as place,
-        subprocess.Popen(command, stdout=subprocess.PIPE) as service,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as service,
     ):
         try:
             folder = Path(place)

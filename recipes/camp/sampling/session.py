@@ -16,6 +16,7 @@ import aiohttp
 from onepo.endpoints.address import proxy_for
 from onepo.endpoints.answers import one_line
 
+_PARTING_SECONDS = 1.0
 _LONGEST_MESSAGE = 2**24  # bytes; a service that sends more in a turn is out of order
 
 
@@ -117,18 +118,20 @@ class Session:
             await self._close(self._socket, politely=error is None)
 
     async def _close(self, socket: aiohttp.ClientWebSocketResponse, *, politely: bool) -> None:
-        self._reading.cancel()
-        await asyncio.wait([self._reading])
-        if not self._reading.cancelled():
-            self._reading.exception()  # nobody asks for it any more
-        if socket.closed:
-            return
         try:
             if politely:  # else the server may be busy with what we no longer want
                 await socket.send_json({"type": "close"})
+                # it hangs up by itself then; one that we hang up on writes an error into its log
+                await asyncio.wait([self._reading], timeout=_PARTING_SECONDS)
+            self._reading.cancel()
+            await asyncio.wait([self._reading])
             await socket.close()
         except (aiohttp.ClientError, OSError):
             pass  # it is gone, which is what was wanted
+        finally:
+            self._reading.cancel()
+            if self._reading.done() and not self._reading.cancelled():
+                self._reading.exception()  # nobody asks for it any more
 
     async def reset(self, *, task: str | None, seed: int) -> Observation:
         """Begin an episode."""
