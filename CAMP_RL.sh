@@ -87,7 +87,7 @@ if [[ ${DEVICE} == cpu ]]; then
   fixed_by "DEVICE=cpu" HARDWARE INFER_BACKEND
 elif [[ -z ${HARDWARE} ]]; then
   HARDWARE=$(gpu_generation)
-  [[ -n ${HARDWARE} || ${DRY_RUN} == 1 ]] || say "the GPUs are of no generation of docs/hardware.md: set HARDWARE, or \
+  [[ -n ${HARDWARE} || ${DRY_RUN} == 1 ]] || ! gpu_is_visible || say "the GPUs are of no generation of docs/hardware.md: set HARDWARE, or \
 overrides of your own"
 fi
 require_path -d STUDENT_PATH "a directory with the student model"

@@ -54,6 +54,7 @@ def evaluate(
         common = Path(str(files("camp.config").joinpath("common.yaml")))
         set_process_environment(common, device=chosen_device(overrides or []))
         config = compose_config(_named(student, routes), overrides or [])
+        _check_device(config)
         _check_student(config)
         bound = read_routes(routes)
         refuse_template(bound)
@@ -119,6 +120,13 @@ def _named(student: Path, routes: Path) -> Named:
     return Named("rl", str(student.absolute()), None, str(routes.absolute()), None, None, None)
 
 
+def _check_device(config: DictConfig) -> None:
+    import torch
+
+    if config.trainer.device != "cpu" and not os.environ.get("RAY_ADDRESS") and not torch.cuda.is_available():
+        raise UserError("no GPU is visible: add -- device=cpu to evaluate on the CPU, or check the driver")
+
+
 def _check_student(config: DictConfig) -> None:
     from onepo.preflight.model_directory import model_directory_problems
 
@@ -131,7 +139,8 @@ def _check_student(config: DictConfig) -> None:
 def _start_ray(config: DictConfig, clean_up: ExitStack) -> None:
     import ray
 
-    config.ray_kwargs.ray_init.num_gpus = config.actor_rollout_ref.rollout.n_gpus_per_node
+    if config.trainer.device == "cpu":  # logical: each sampler is scheduled on one
+        config.ray_kwargs.ray_init.num_gpus = config.actor_rollout_ref.rollout.n_gpus_per_node
     ray.init(**OmegaConf.to_container(config.ray_kwargs.ray_init, resolve=True), log_to_driver=False)
     clean_up.callback(ray.shutdown)
 

@@ -49,14 +49,14 @@ class Checked:
 
     Attributes:
         departures: from the recipe.
-        student_files: to be hashed.
+        files: of the models, to be hashed.
         nothing_left: why a run that goes on would have nothing to do, else None.
     """
 
     settings: Settings
     routes: Routes
     departures: list[Departure]
-    student_files: Sequence[Path]
+    files: Sequence[Path]
     nothing_left: str | None
 
     def of_attempt(self, directory: str) -> "Checked":
@@ -101,7 +101,8 @@ def check(config: DictConfig, named: Named, overrides: Sequence[str]) -> Checked
         problems += checkpoint_problems(Path(named.resume), config, routes)
     _refuse(problems)
     found = departures(config, recipe_config(named.method, overrides), prepared_otherwise(routes))
-    return Checked(settings, routes, found, model_files(student), _nothing_left(config, named, schedule))
+    files = [file for folder in (named.student, named.teacher) if folder for file in model_files(Path(folder))]
+    return Checked(settings, routes, found, files, _nothing_left(config, named, schedule))
 
 
 def _nothing_left(config: DictConfig, named: Named, schedule: list[ScheduledEpisode]) -> str | None:

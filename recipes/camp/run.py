@@ -32,6 +32,7 @@ class CampRun(Run):
         self._checked = checked
         self._settings = checked.settings
         self._attempt = Path(self._settings.attempt_dir)
+        teacher = config.distillation.teacher_models.teacher_model
         record = RunRecord(
             Path(self._settings.output),
             copy_in=self._attempt,
@@ -39,6 +40,9 @@ class CampRun(Run):
             overrides=list(overrides),
             device=config.trainer.device,
             student=config.actor_rollout_ref.model.path,
+            teacher=config.distillation.teacher_models.teacher_model.model_path
+            if config.distillation.enabled
+            else None,
             seed=self._settings.seed,
             resumed_from=self._settings.resume,
             routes={"file": self._settings.routes, "sha256": checked.routes.sha256},
@@ -68,7 +72,7 @@ class CampRun(Run):
         ray_dir = choose_ray(self._config, self._settings.ray_dir)
         if ray_dir:
             clean_up.callback(shutil.rmtree, ray_dir, ignore_errors=True)
-        files = {str(file): file for file in self._checked.student_files}
+        files = {str(file): file for file in self._checked.files}
         cache = Path(self._settings.output, ".hashes.json")  # also for the runs that go on from this one
         hashing = HashingThread(files, cache=cache, done=self._record_hashes)
         hashing.start()

@@ -68,7 +68,8 @@ def _train(named: Named, overrides: list[str], *, services: str, print_config: b
         checked = check(config, named, overrides)
         if checked.nothing_left is not None:
             print(checked.nothing_left)
-            if not Path(named.output, FINAL_STUDENT).exists():  # the run ended between its last checkpoint and this
+            own = Path(named.resume).parent == Path(config.trainer.default_local_dir)
+            if own and not Path(named.output, FINAL_STUDENT).exists():  # the run ended between the two
                 write_final_student(Path(named.resume), named.output)
             return 0
         Path(named.output).mkdir(parents=True, exist_ok=True)

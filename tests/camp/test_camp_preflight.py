@@ -109,7 +109,7 @@ def test_what_is_right_passes_and_nothing_is_written(checked, student, prepared,
     found = checked()
     assert found.settings.output == str(tmp_path / "run") and found.nothing_left is None
     assert found.routes == read_routes(Path(prepared["routes"]))
-    assert {file.name for file in found.student_files} >= {"config.json", "model.safetensors", "tokenizer.json"}
+    assert {file.name for file in found.files} >= {"config.json", "model.safetensors", "tokenizer.json"}
     departed = {departure.key for departure in found.departures}
     assert {"data.train_batch_size", "trainer.total_training_steps", "data.max_response_length"} <= departed
     assert "algorithm.gamma" not in departed

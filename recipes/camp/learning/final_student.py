@@ -8,11 +8,12 @@ from onepo.trainers.checkpoints import model_folder
 FINAL_STUDENT = "final_student"
 
 
-def write_final_student(checkpoint: Path, output: str) -> None:
-    """Copy the model of the last checkpoint; it appears whole."""
+def write_final_student(checkpoint: Path, output: str) -> Path:
+    """Copy the model of the last checkpoint; it appears whole. Returns where."""
     target = Path(output, FINAL_STUDENT)
     fresh = target.with_name(f".{FINAL_STUDENT}")
     shutil.rmtree(fresh, ignore_errors=True)
     shutil.copytree(model_folder(checkpoint), fresh)
     shutil.rmtree(target, ignore_errors=True)
     fresh.rename(target)
+    return target

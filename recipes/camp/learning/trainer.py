@@ -136,7 +136,8 @@ class CampTrainer(SavesWhole, RecordsMetrics, FeedsSchedule, PPOTrainerSeparateA
             self._end_early(stop)
             raise stop from None
         (*_, newest) = checkpoints.list_checkpoints(self.config.trainer.default_local_dir)
-        write_final_student(newest, self.settings.output)
+        final = write_final_student(newest, self.settings.output)
+        self.journal.event("note", text=f"the final student, for python -m camp.evaluate: {final}")
         self.journal.event("end")
 
     def on_step_begin(self):
