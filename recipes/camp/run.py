@@ -40,9 +40,7 @@ class CampRun(Run):
             overrides=list(overrides),
             device=config.trainer.device,
             student=config.actor_rollout_ref.model.path,
-            teacher=config.distillation.teacher_models.teacher_model.model_path
-            if config.distillation.enabled
-            else None,
+            teacher=teacher.model_path if config.distillation.enabled else None,
             seed=self._settings.seed,
             resumed_from=self._settings.resume,
             routes={"file": self._settings.routes, "sha256": checked.routes.sha256},

@@ -114,7 +114,8 @@ def read_routes(file: Path) -> Routes:
         raise UserError(f"routes {file}: cannot be read ({error.strerror})") from None
     except ValidationError as error:
         (problem, *_) = error.errors()
-        raise UserError(f"routes {file}: {'.'.join(map(str, problem['loc']))}: {problem['msg']}") from None
+        where = ".".join(map(str, problem["loc"]))
+        raise UserError(f"routes {file}: {where}: {problem['msg']}: make it anew with {_PREPARE}") from None
     except ValueError as error:
         raise UserError(f"routes {file}: is no JSON ({error})") from None
     if _digest(routes.domains, routes.schedule_sha256, routes.seed) != routes.sha256:
