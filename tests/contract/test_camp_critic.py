@@ -1,6 +1,9 @@
 """A critic of Qwen3.5 as verl loads and calls it: from a causal model's files, several episodes packed into one row."""
 
-from inspect import signature
+import json
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -8,10 +11,10 @@ import transformers
 import verl.utils.model as verl_model
 from packaging.version import Version
 from transformers import AutoConfig
-from verl.models.transformers.monkey_patch import apply_monkey_patch
 
 from camp.rl.critic import provide_qwen3_5
 from onepo.backends.cpu.overrides import use_plain_attention_in_critic
+from tests.conftest import ROOT
 from tests.students import make_qwen3_5_student, make_talking_student
 
 
@@ -34,28 +37,14 @@ def test_a_value_for_each_token(make, tmp_path, monkeypatch):
     assert critic.score.weight.grad.abs().sum() > 0
 
 
-def test_packed_episodes_of_qwen3_5_do_not_see_each_other(tmp_path, monkeypatch):
+def test_packed_episodes_of_qwen3_5_do_not_see_each_other(tmp_path):
     make_qwen3_5_student(tmp_path / "student")
-    critic = load(tmp_path / "student", monkeypatch).eval()
-    apply_monkey_patch(critic, use_remove_padding=True)
-    assert "cu_seqlens" in signature(critic.forward).parameters  # verl asks for the name
-    ids = torch.randint(0, 200, (1, 12))
-    positions = torch.cat([torch.arange(5), torch.arange(7)])[None, None].expand(4, 1, -1)
-    ends = torch.tensor([0, 5, 12])
-
-    def values(begin, end, **packed):
-        return critic(
-            input_ids=ids[:, begin:end],
-            attention_mask=None,
-            position_ids=positions[..., begin:end],
-            use_cache=False,
-            **packed,
-        ).logits
-
-    with torch.no_grad():
-        packed = values(0, 12, cu_seqlens=ends, cu_seqlens_cpu=ends)
-        alone = torch.cat([values(0, 5), values(5, 12)], dim=1)
-        leaking = values(0, 12)
-    assert not torch.equal(packed, leaking)  # the boundaries arrive
+    command = [sys.executable, "-W", "ignore", "-m", "tests.contract.packed_critic", str(tmp_path / "student")]
+    path = os.pathsep.join([str(ROOT), str(ROOT / "recipes"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["named"]  # verl looks for the argument
+    assert found["arrive"]
     if Version(transformers.__version__) < Version("5.9"):  # newer ones keep episodes apart with a GPU's kernels only
-        assert (packed - alone).abs().max() < 1e-4 < (leaking - alone).abs().max()
+        assert found["packed"] < 1e-4 < found["leaking"]

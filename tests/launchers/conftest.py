@@ -29,6 +29,7 @@ class Launcher:
         module: that it runs.
         section: of the configuration, where its own keys are.
         documentation: of its options.
+        requirements: of its environment on GPUs.
         inputs: options that a run needs, with a path in the test's folder for each; a directory ends with a slash.
         compose: the configuration that comes of the words behind the module.
     """
@@ -37,6 +38,7 @@ class Launcher:
     module: str
     section: str
     documentation: Path
+    requirements: str
     inputs: Mapping[str, str]
     compose: Callable[[list[str]], DictConfig]
 
@@ -66,6 +68,7 @@ ONEPO = Launcher(
     module="onepo.train",
     section="onepo",
     documentation=ROOT / "docs/options.md",
+    requirements="requirements.txt",
     inputs={"MODEL_PATH": "student/", "TRAIN_FILE": "train.json", "VAL_FILE": "val.json"},
     compose=_compose_onepo,
 )
@@ -74,6 +77,7 @@ CAMP = Launcher(
     module="camp.train",
     section="camp",
     documentation=ROOT / "docs/camp-options.md",
+    requirements="requirements-training.txt",
     inputs={"STUDENT_PATH": "student/", "ROUTES": "routes.json", "SCHEDULE": "train_schedule.jsonl"},
     compose=_compose_camp,
 )
