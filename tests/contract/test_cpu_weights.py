@@ -56,14 +56,14 @@ class Sync:
         self.samplers = [ObjectStoreCheckpointEngine(bucket_size=1) for _ in range(2)]
 
     def connect(self):
-        """Returns the place where the weights are left."""
+        """Returns the place where the weights are left: the mailbox and the number of the delivery."""
         both = [*self.learners, *self.samplers]
         told = ObjectStoreCheckpointEngine.build_topology(2, 2, [engine.prepare() for engine in both])
         for engines, arguments in zip((self.learners, self.samplers), told, strict=True):
-            assert {name: len(values) for name, values in arguments.items()} == {"mailbox": 2}
+            assert {name: len(values) for name, values in arguments.items()} == {"place": 2}
             for rank, engine in enumerate(engines):
                 engine.init_process_group(**{name: values[rank] for name, values in arguments.items()})
-        return told[0]["mailbox"][0]
+        return told[0]["place"][0]
 
     def receive(self, sampler):
         async def take():
@@ -98,11 +98,27 @@ def test_every_sampler_gets_the_weights_of_each_update(local_ray):
     async def main():
         sync, mailboxes = Sync(), set()
         for update in (1.0, 2.0):
-            mailboxes.add(sync.connect())
+            mailboxes.add(sync.connect()[0])
             for received in await sync.send(made_weights(update)):
                 torch.testing.assert_close(received, made_weights(update), rtol=0, atol=0)
             sync.finalize()
         assert len(mailboxes) == 1  # the first learner keeps it
+
+    asyncio.run(main())
+
+
+def test_a_delivery_that_nobody_cleared_is_not_taken_for_the_next_one(local_ray):
+    """As when a sampler asks sooner than the learner's last word arrives, or when a transfer failed on the way."""
+
+    async def main():
+        sync = Sync()
+        sync.connect()
+        for learner in sync.learners:
+            await learner.send_weights(iter(made_weights(1.0).items()))
+        sync.connect()
+        for received in await sync.send(made_weights(2.0)):
+            torch.testing.assert_close(received, made_weights(2.0), rtol=0, atol=0)
+        sync.finalize()
 
     asyncio.run(main())
 
@@ -132,20 +148,20 @@ def test_every_learner_goes_through_all_tensors(local_ray):
 
 
 def test_nothing_of_an_old_delivery_stays(local_ray):
-    """Whoever asks behind it waits for the next one, and the memory is free."""
+    """Its memory is free, and whoever asks for the next one waits for that."""
     from ray._private.worker import global_worker  # no public call tells whether an object is there
 
     async def main():
         sync = Sync()
-        mailbox = sync.connect()
+        mailbox, number = sync.connect()
         received = await sync.send({"large": torch.ones(2**20)})  # small ones need no place in the object store
-        (reference,) = local_ray.get(mailbox.get.remote())
+        (reference,) = local_ray.get(mailbox.get.remote(number))
         name = reference.binary()
         del reference, received
         assert is_there(name)
         sync.finalize()
-        late = mailbox.get.remote()
         wait_until(lambda: not is_there(name))
+        late = mailbox.get.remote(number + 1)
         assert local_ray.wait([late], timeout=0.5)[0] == []
         sync.connect()
         await sync.send(made_weights(2.0))
