@@ -9,7 +9,7 @@ import math
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from camp.command_line import RECIPE
 from camp.prepared import check_place, fresh_files
 from camp.routes import ROUTES_FILE, SCHEDULE_FILE, SERVICES, Managed, Route, Routes
 from camp.schedule import make_schedule, most_under_way, write_schedule
-from camp.services import ManagedServices, check_sessions, facts_of_all
+from camp.services import ManagedServices, ServiceFacts, check_sessions, facts_of_all
 from onepo.errors import UserError
 from onepo.servers.managed import ServerStartFailed
 
@@ -58,6 +58,7 @@ class Plan:
     Attributes:
         domains: names, in no order; each a service that ships or one of ``running``.
         running: services that are not to be started, by domain.
+        tasks: of a domain that is not to have all tasks of its service.
         limits: by domain.
         updates, episodes: of the training: so many updates of so many episodes each.
         warmup: batches of episodes that are under way before the first update.
@@ -68,6 +69,7 @@ class Plan:
 
     domains: Iterable[str]
     running: Mapping[str, Running]
+    tasks: Mapping[str, Sequence[str]]
     limits: Mapping[str, Limits]
     updates: int
     episodes: int
@@ -119,10 +121,7 @@ def prepare(
         try:
             services.start()
             facts |= asyncio.run(facts_of_all({name: route for name, route in routes.items() if route.managed}))
-            bound = {
-                name: route.model_copy(update={"tasks": facts[name].tasks, "fingerprint": facts[name].fingerprint})
-                for name, route in routes.items()
-            }
+            bound = _bound(plan, routes, facts)
             for name, route in bound.items():
                 _check(name, route, plan.in_flight, say)
         except ServerStartFailed as error:
@@ -153,6 +152,32 @@ def write_template(plan: Plan, out: Path, *, say: Callable[[str], None]) -> Path
     with fresh_files(out) as fresh:
         routes.write(fresh / ROUTES_FILE)
     return out / ROUTES_FILE
+
+
+def _bound(plan: Plan, routes: Mapping[str, Route], facts: Mapping[str, ServiceFacts]) -> dict[str, Route]:
+    """The routes with what their services said of themselves.
+
+    Raises:
+        UserError: with a line for each domain that was to have tasks which its service has not.
+    """
+    chosen = {name: plan.tasks.get(name) or facts[name].tasks for name in routes}
+    if problems := [
+        f"--tasks {name}=...: the service of {name} has no task {task}; it has {', '.join(facts[name].tasks) or 'none'}"
+        for name, tasks in chosen.items()
+        for task in tasks
+        if task not in facts[name].tasks
+    ]:
+        raise UserError("\n".join(problems))
+    return {
+        name: route.model_copy(
+            update={
+                "tasks": [task for task in facts[name].tasks if task in chosen[name]],
+                "left_out": [task for task in facts[name].tasks if task not in chosen[name]],
+                "fingerprint": facts[name].fingerprint,
+            }
+        )
+        for name, route in routes.items()
+    }
 
 
 def _check(name: str, route: Route, sessions: int, say: Callable[[str], None]) -> None:
@@ -187,6 +212,7 @@ def _route(plan: Plan, name: str, own_url: str | None) -> Route:
         url=service.url,
         managed=Managed(service=name, sessions=plan.sessions) if own_url else None,
         tasks=[],
+        left_out=[],
         action_field=service.action_field,
         observation_field=service.observation_field,
         timeout=limits.timeout,
@@ -206,4 +232,5 @@ def prepared_otherwise(routes: Routes) -> dict[str, tuple[Any, Any]]:
     for name, route in routes.domains.items():
         found[f"turns of an episode of {name}"] = (LIMITS.turns, route.turns)
         found[f"tokens of a turn of {name}"] = (LIMITS.turn_tokens, route.turn_tokens)
+        found[f"tasks left out of {name}"] = ([], route.left_out)
     return found

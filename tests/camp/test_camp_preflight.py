@@ -35,6 +35,7 @@ ROUTE = Route(
     url="http://127.0.0.1:9",  # nobody: the preflight asks no service
     managed=None,
     tasks=["a", "b"],
+    left_out=["c"],
     action_field="text",
     observation_field="text",
     timeout=1.0,
@@ -554,6 +555,7 @@ def test_what_was_prepared_otherwise_is_a_departure(checked):
     found = checked({"actor_rollout_ref.actor.grad_clip": 0.5}).departures
     told = {departure.name: departure.value for departure in found}
     assert told["domains"] == ["games", "quests"] and told["turns of an episode of games"] == 4
+    assert told["tasks left out of games"] == ["c"]
     assert "seed of the schedule" not in told  # as in the recipe
     assert told["actor_rollout_ref.actor.grad_clip"] == 0.5
     assert not any("path" in name or "micro_batch" in name for name in told)

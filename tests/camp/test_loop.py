@@ -72,6 +72,7 @@ def play(student, *answers, response=200, prompt=100, turns=9, turn_tokens=60):
                 url=server.url,
                 managed=None,
                 tasks=["easy"],
+                left_out=[],
                 action_field="text",
                 observation_field="text",
                 timeout=5,

@@ -21,6 +21,7 @@ def plan(**changes) -> Plan:
     fields = {
         "domains": ["games"],
         "running": {},
+        "tasks": {},
         "limits": {"games": LIMITS, "shop": LIMITS},
         "updates": 3,
         "episodes": 8,
@@ -37,7 +38,11 @@ def prepared(tmp_path_factory):
     """The two files, what was said, and what lived on."""
     said = []
     files = prepare(
-        plan(), tmp_path_factory.mktemp("prepared"), python=SERVICES_PYTHON, start_timeout=120, say=said.append
+        plan(tasks={"games": ["taxi", "lake_4"]}),
+        tmp_path_factory.mktemp("prepared"),
+        python=SERVICES_PYTHON,
+        start_timeout=120,
+        say=said.append,
     )
     left = psutil.Process().children(recursive=True)
     return (*files, said, left)
@@ -48,7 +53,7 @@ def test_the_two_files_belong_together_and_nothing_is_left(prepared):
     routes, schedule = read_routes(routes_file), read_schedule(schedule_file)
     check_pair(routes, *schedule)
     games = routes.domains["games"]
-    assert games.tasks[:2] == ["lake_4", "lake_6"] and len(games.fingerprint) == 64
+    assert games.tasks[:2] == ["lake_4", "taxi"] and len(games.fingerprint) == 64
     assert games.managed.sessions == 25  # 2.5 batches of 8 may be under way, and some are just being left
     assert len(schedule[0]) == 3 * 8 + 20
     assert said[0].startswith("games is ready after ") and left == []
@@ -89,6 +94,12 @@ def test_all_services_that_are_dead_or_others_are_told_at_one_time(running):
     assert second.startswith(f"domain other: the service at {games.url} is not the one that the routes were made with")
 
 
+def test_a_domain_may_have_some_tasks_of_its_service(prepared):
+    games = read_routes(prepared[0]).domains["games"]
+    assert (games.tasks, games.left_out) == (["lake_4", "taxi"], ["lake_6", "blackjack"])  # in the service's order
+    assert {row.task for row in read_schedule(prepared[1])[0]} == {"lake_4", "taxi"}
+
+
 def test_too_few_sessions_are_told(running):
     with pytest.raises(UserError, match=r"domain games: of 30 sessions, .* 5 could not be begun"):
         asyncio.run(check_sessions("games", running["games"], sessions=30))
@@ -110,6 +121,7 @@ def test_a_service_that_runs_already_is_named_by_its_address(running, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
+        ({"tasks": {"games": ["chess"]}}, "--tasks games=...: the service of games has no task chess; it has lake_4, "),
         ({"domains": ["shop"]}, "domain shop: is none of the services that ship"),
         (
             {"domains": ["shop"], "running": {"shop": Running("http://127.0.0.1:1", "text", "text")}},

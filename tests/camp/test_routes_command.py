@@ -120,6 +120,8 @@ def test_the_template_needs_no_service_and_runs_nothing(tmp_path):
     ("options", "expected"),
     [
         (["--domain", "shop"], "domain shop: is none of the services that ship (database, games,"),
+        (["--tasks", "shop=a"], "--tasks shop=...: there is no domain shop; there are database, games,"),
+        (["--tasks", "chess"], "--tasks: expected NAME=TASK,TASK"),
         (["--turns", "games=many"], "--turns games=many: expected a whole number from 1"),
         (["--turn-tokens", "0"], "--turn-tokens 0: expected a whole number from 1"),
         (["--timeout", "nan"], "--timeout nan: expected seconds above 0"),

@@ -21,6 +21,7 @@ def route(**changes):
         "url": "http://127.0.0.1:8101",
         "managed": Managed(service="games", sessions=64),
         "tasks": ["lake", "taxi"],
+        "left_out": [],
         "action_field": "text",
         "observation_field": "text",
         "timeout": 30.0,

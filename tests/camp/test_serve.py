@@ -23,6 +23,7 @@ def plan(*domains: str) -> Plan:
     return Plan(
         domains=domains,
         running={},
+        tasks={},
         limits=dict.fromkeys(domains, LIMITS),
         updates=1,
         episodes=4,

@@ -38,6 +38,7 @@ class Route(_Part):
         url: of its OpenEnv server; for a managed one the address that it will have.
         managed: how to start it, None for a service that runs already.
         tasks: names of its tasks; none for a service that has only seeds.
+        left_out: names of the service's other tasks, which the training is not to have.
         action_field, observation_field: of its messages, which hold the text.
         timeout, connect_timeout: seconds for one answer, and until a session is open.
         turns, turn_tokens: limits of an episode, and of one of the student's turns.
@@ -47,6 +48,7 @@ class Route(_Part):
     url: str = Field(pattern=r"^https?://[^/?#]+$")
     managed: Managed | None
     tasks: list[str]
+    left_out: list[str]
     action_field: str = Field(min_length=1)
     observation_field: str = Field(min_length=1)
     timeout: float = Field(gt=0)

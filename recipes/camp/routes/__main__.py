@@ -59,6 +59,10 @@ def prepare_command(
             show_default=f"{TEXT_FIELD},{TEXT_FIELD}",
         ),
     ] = None,
+    tasks: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=TASK,TASK", help="The tasks of a domain that is not to have all of its service's."),
+    ] = None,
     updates: Annotated[int, typer.Option(min=1, help="Of the training.")] = RECIPE.trainer.total_training_steps,
     episodes: Annotated[int, typer.Option(min=1, help="Of an update.")] = RECIPE.data.train_batch_size,
     warmup: Annotated[
@@ -105,7 +109,8 @@ def prepare_command(
             raise UserError(f"--warmup {warmup}: expected a number")
         if not _HOST.fullmatch(host):
             raise UserError(f"--host {host}: is no address of a machine")
-        plan = Plan(domains, running, limits, updates, episodes, warmup, host, first_port, seed)
+        chosen = _tasks(domains, tasks or ())
+        plan = Plan(domains, running, chosen, limits, updates, episodes, warmup, host, first_port, seed)
         if template:
             tell(f"written: {write_template(plan, out, say=tell)}; it shows the form, and nothing can run with it")
             return
@@ -132,6 +137,16 @@ def _running(urls: Sequence[str], fields: Sequence[str]) -> dict[str, Running]:
         found[name] = Running(url.rstrip("/"), *pair)
     for name in spoken:
         raise UserError(f"--fields {name}=...: is for servers that --url names, and there is no --url {name}=...")
+    return found
+
+
+def _tasks(domains: Iterable[str], words: Sequence[str]) -> dict[str, list[str]]:
+    """The tasks of the domains that are not to have all."""
+    found = {}
+    for name, listed in _named("--tasks", words, "TASK,TASK").items():
+        if name not in domains:
+            raise UserError(f"--tasks {name}=...: there is no domain {name}; there are {', '.join(sorted(domains))}")
+        found[name] = [task.strip() for task in listed.split(",")]
     return found
 
 
