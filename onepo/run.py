@@ -67,7 +67,8 @@ class Run(ABC):
         code, reason = self._run()
         console.finish()
         if code in (1, 2):
-            console.say(f"failed: {reason}\nthe whole output is in {self._logs}/train.log")
+            log = self._logs / "train.log"
+            console.say(f"failed: {reason}" + (f"\nthe whole output is in {log}" if log.stat().st_size else ""))
         elif code > 128:
             console.say(f"{reason}: what was learned since the last checkpoint is not saved")
         checkpoints = console.kept_checkpoints()

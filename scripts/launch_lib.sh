@@ -24,7 +24,7 @@ require_path() {  # require_path -f|-d NAME WHAT; a dry run needs no inputs
 }
 
 check_run_names() {
-  [[ ${EXPERIMENT_NAME} != */* ]] || problem "EXPERIMENT_NAME=${EXPERIMENT_NAME}: names a directory, so no '/' in it"
+  [[ ${EXPERIMENT_NAME} != */* ]] || problem "EXPERIMENT_NAME=${EXPERIMENT_NAME}: is the name of a folder, too, so no '/' in it"
   ((${#RAY_SOCKET_DIR} <= LONGEST_SOCKET_DIR)) || problem "RAY_SOCKET_DIR=${RAY_SOCKET_DIR}: has ${#RAY_SOCKET_DIR} \
 characters, and the paths of Ray's sockets leave room for ${LONGEST_SOCKET_DIR}: set a shorter one or none"
   [[ -z ${RAY_SOCKET_DIR} || -d ${RAY_SOCKET_DIR} || ! -e ${RAY_SOCKET_DIR} ]] ||

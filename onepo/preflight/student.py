@@ -19,12 +19,17 @@ def student_problems(config: DictConfig) -> Iterator[str]:
 
 def _position_problems(config: DictConfig) -> Iterator[str]:
     longest = config.data.max_prompt_length + config.data.max_response_length
-    positions = getattr(load_model_config(config).get_text_config(), "max_position_embeddings", None)
+    positions = positions_of(config)
     if positions is not None and longest > positions:
         yield (
             f"MAX_PROMPT_LENGTH + MAX_RESPONSE_LENGTH = {longest}, and the student has {positions} positions "
             "(max_position_embeddings in its config.json)"
         )
+
+
+def positions_of(config: DictConfig) -> int | None:
+    """How many tokens the student can tell apart by their place; None when its configuration sets no limit."""
+    return getattr(load_model_config(config).get_text_config(), "max_position_embeddings", None)
 
 
 def load_model_config(config: DictConfig):

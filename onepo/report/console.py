@@ -82,10 +82,13 @@ class RunConsole:
     def kept_checkpoints(self) -> list[dict[str, Any]]:
         """The run's checkpoints that are still there, with their validation accuracy if they have one."""
         return [
-            {"step": step, "model_dir": path, "validation_accuracy": self.validations.get(step)}
+            {"step": step, "model_dir": path} | self._score(step)
             for step, path in sorted(self.checkpoints.items())
             if Path(path).exists()
         ]
+
+    def _score(self, step: int) -> dict[str, float | None]:
+        return {"validation_accuracy": self.validations[step]} if step in self.validations else {}
 
     def say(self, text: str) -> None:
         with self._lock, suppress(OSError):  # the run goes on when its terminal is gone

@@ -112,7 +112,7 @@ def checkpoint_lines(checkpoints: list[dict[str, Any]], *, engine: str, dtype: s
         dtype: the type in which it computed.
     """
     for checkpoint in checkpoints:
-        score = checkpoint["validation_accuracy"]
+        score = checkpoint.get("validation_accuracy")
         told = f", validation accuracy {score:.3f}" if score is not None else ""
         yield f"checkpoint of step {checkpoint['step']}{told}"
         yield f"  {checkpoint['model_dir']}"

@@ -122,7 +122,15 @@ def _owner_by_name(override: str) -> str | None:
     """The named option that owns an override's key or what it is in, in whatever spelling, also in wrong ones."""
     key, *_ = re.split("[=@]", override, maxsplit=1)
     key = ".".join(re.findall(r"\w+", key))
-    return next((option for owned, option in _OWNED.items() if key == owned or key.startswith(f"{owned}.")), None)
+    removed = override.lstrip().startswith("~")  # with everything in it, and a group's defaults where it is one
+    return next(
+        (
+            option
+            for owned, option in _OWNED.items()
+            if key == owned or key.startswith(f"{owned}.") or (removed and owned.startswith(f"{key}."))
+        ),
+        None,
+    )
 
 
 def _changed(config: DictConfig, plain: DictConfig) -> list[str]:

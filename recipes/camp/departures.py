@@ -96,7 +96,8 @@ def departures(
         recipe: the method's own configuration, composed for the same device.
         outside: facts that no configuration holds: the recipe's value and the run's, by the name for people.
     """
-    compared = [(fact.name, fact.key, value_of(recipe, fact.key), value_of(config, fact.key)) for fact in FACTS]
+    facts = [fact for fact in FACTS if config.critic.enable or not fact.key.startswith("critic.")]
+    compared = [(fact.name, fact.key, value_of(recipe, fact.key), value_of(config, fact.key)) for fact in facts]
     compared += [(name, None, *values) for name, values in outside.items()]
     first, second = dict(_learned_with(recipe)), dict(_learned_with(config))
     others = sorted({*first, *second} - {fact.key for fact in FACTS})
@@ -107,6 +108,8 @@ def departures(
 def _learned_with(config: DictConfig) -> Iterator[tuple[str, Any]]:
     """The settings that have to do with what is learned, with their keys: lists and values, no sections."""
     for section in _SECTIONS:
+        if section == "critic" and not config.critic.enable:
+            continue
         yield from _leaves(section, value_of(config, section))
 
 

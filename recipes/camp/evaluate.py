@@ -25,6 +25,7 @@ from camp.configuration import Named, compose_config
 from camp.routes import read_routes, refuse_template
 from camp.schedule import read_schedule
 from camp.services import ManagedServices, check_fingerprints
+from camp.sizes import context_problems
 from onepo.errors import UserError
 from onepo.process import choose_ray, chosen_device, keep_terminal, set_process_environment
 from onepo.servers.managed import ServerStartFailed
@@ -51,6 +52,8 @@ def evaluate(
 ) -> None:
     """Reward, success and limit rate per domain. Exit code 3 when episodes could not be played, 2 on wrong input."""
     with orderly_end(), ExitStack() as clean_up:
+        errors = Console(file=os.fdopen(os.dup(sys.stderr.fileno()), "w"))
+        complain = partial(say, errors)
         common = Path(str(files("camp.config").joinpath("common.yaml")))
         set_process_environment(common, device=chosen_device(overrides or []))
         config = compose_config(_named(student, routes), overrides or [])
@@ -58,9 +61,11 @@ def evaluate(
         _check_student(config)
         bound = read_routes(routes)
         refuse_template(bound)
-        rows, _ = read_schedule(tasks)
+        rows, digest = read_schedule(tasks)
         if unknown := sorted({row.domain for row in rows} - bound.domains.keys()):
             raise UserError(f"--tasks {tasks}: has the domains {', '.join(unknown)}, which the routes do not have")
+        if digest == bound.schedule_sha256:
+            complain("note: a training with these routes learns from these very episodes; others: prepare --seed")
         if records is not None and not records.absolute().parent.is_dir():
             raise UserError(f"--records {records}: its folder does not exist")
         wanted = {name: bound.domains[name] for name in {row.domain for row in rows}}
@@ -68,9 +73,8 @@ def evaluate(
         if ray_dir:
             clean_up.callback(shutil.rmtree, ray_dir, ignore_errors=True)
         logs = Path(tempfile.mkdtemp(prefix="camp-evaluate-"))
-        errors = Console(file=os.fdopen(os.dup(sys.stderr.fileno()), "w"))
         sys.stderr = errors.file  # for what ends the command
-        out, complain = Console(file=keep_terminal(logs / "evaluate.log")), partial(say, errors)  # verl's goes there
+        out = Console(file=keep_terminal(logs / "evaluate.log"))  # verl's output goes there
         lost: dict[str, str] = {}
         services = ManagedServices(
             wanted,
@@ -132,7 +136,7 @@ def _check_student(config: DictConfig) -> None:
 
     model = config.actor_rollout_ref.model
     problems = model_directory_problems(Path(model.path), "--student", trust_remote_code=model.trust_remote_code)
-    if found := list(problems):
+    if found := list(problems) or list(context_problems(config)):
         raise UserError("\n".join(found))
 
 

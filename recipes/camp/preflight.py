@@ -18,14 +18,14 @@ from camp.departures import Departure, departures
 from camp.learning.state import checkpoint_problems
 from camp.prepare import prepared_otherwise
 from camp.routes import Routes, check_pair, read_routes
-from camp.schedule import ScheduledEpisode, most_under_way, read_schedule
+from camp.schedule import ScheduledEpisode, read_schedule
 from camp.settings import Settings, parse_settings
+from camp.sizes import context_problems, count_problems, micro_batch_problems, schedule_problems, setting
 from onepo.errors import UserError, last_line
 from onepo.preflight.build import verl_build_problems
 from onepo.preflight.model_directory import model_directory_problems
 from onepo.preflight.model_files import model_files
 from onepo.preflight.options import logger_problems, upstream_problems
-from onepo.preflight.student import load_model_config
 from onepo.trainers.checkpoints import list_checkpoints, step_of
 
 # other values would change what is learned, or lose episodes, without an error
@@ -40,7 +40,12 @@ _FIXED = {
     "trainer.val_before_train": False,
     "trainer.total_epochs": 1,
 }
-_COUNTS = ("data.train_batch_size", "trainer.total_training_steps", "trainer.save_freq", "trainer.n_gpus_per_node")
+
+_GPUS = {
+    "learners": "trainer.n_gpus_per_node",
+    "samplers": "actor_rollout_ref.rollout.n_gpus_per_node",
+    "teachers": "distillation.n_gpus_per_node",
+}
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,7 @@ def check(config: DictConfig, named: Named, overrides: Sequence[str]) -> Checked
     """
     _refuse([*missing(named), *_method_problems(named)])
     settings = parse_settings(OmegaConf.to_container(config.camp, resolve=True))
-    _refuse([*verl_build_problems(), *_queue_problems(), *_fixed_problems(config), *_count_problems(config)])
+    _refuse([*verl_build_problems(), *_queue_problems(), *_fixed_problems(config), *count_problems(config)])
     model = config.actor_rollout_ref.model
     student = Path(model.path)
     student_problems = list(model_directory_problems(student, "--student", trust_remote_code=model.trust_remote_code))
@@ -84,25 +89,32 @@ def check(config: DictConfig, named: Named, overrides: Sequence[str]) -> Checked
         if named.teacher is None
         else model_directory_problems(Path(named.teacher), "--teacher", trust_remote_code=False)
     )
-    routes = read_routes(Path(named.routes))
-    schedule, digest = read_schedule(Path(named.schedule))
-    check_pair(routes, schedule, digest)
-    problems = [
-        *student_problems,
-        *teacher_problems,
+    problems = [*student_problems, *teacher_problems]
+    try:
+        routes, schedule = _prepared(named)
+    except UserError as error:
+        raise UserError("\n".join([*problems, str(error)])) from None
+    problems += [
         *_device_problems(config),
-        *_size_problems(config, settings, routes, schedule),
+        *schedule_problems(config, routes, schedule, max_staleness=settings.max_staleness),
         *_output_problems(config, settings, named, overrides),
         *logger_problems(config),
     ]
     if not student_problems:
-        problems += [*_context_problems(config), *_upstream_problems(config)]
+        problems += [*context_problems(config), *micro_batch_problems(config), *_upstream_problems(config)]
     if named.resume and not problems:
         problems += checkpoint_problems(Path(named.resume), config, routes)
     _refuse(problems)
     found = departures(config, recipe_config(named.method, overrides), prepared_otherwise(routes))
     files = [file for folder in (named.student, named.teacher) if folder for file in model_files(Path(folder))]
     return Checked(settings, routes, found, files, _nothing_left(config, named, schedule))
+
+
+def _prepared(named: Named) -> tuple[Routes, list[ScheduledEpisode]]:
+    routes = read_routes(Path(named.routes))
+    schedule, digest = read_schedule(Path(named.schedule))
+    check_pair(routes, schedule, digest)
+    return routes, schedule
 
 
 def _nothing_left(config: DictConfig, named: Named, schedule: list[ScheduledEpisode]) -> str | None:
@@ -151,13 +163,6 @@ def _fixed_problems(config: DictConfig) -> Iterator[str]:
             yield f"{network}.checkpoint.save_contents: must contain {', '.join(sorted(lacking))}"
 
 
-def _count_problems(config: DictConfig) -> Iterator[str]:
-    for key in _COUNTS:
-        value = OmegaConf.select(config, key)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            yield f"{key}={value}: must be a whole number of at least 1"
-
-
 def _device_problems(config: DictConfig) -> Iterator[str]:
     if config.trainer.device == "cpu" or os.environ.get("RAY_ADDRESS"):
         return  # the GPUs of a cluster need not be on this machine
@@ -167,55 +172,11 @@ def _device_problems(config: DictConfig) -> Iterator[str]:
     elif found < sum(wanted.values()):
         told = ", ".join(f"{count} {name}" for name, count in wanted.items() if count)
         yield (
-            f"{told}: that needs {sum(wanted.values())} GPUs, and {found} are visible: set trainer.n_gpus_per_node, "
-            "actor_rollout_ref.rollout.n_gpus_per_node and distillation.n_gpus_per_node"
+            f"{told}: that needs {sum(wanted.values())} GPUs, and {found} are visible: set "
+            f"{', '.join(setting(_GPUS[name]) for name, count in wanted.items() if count)}"
         )
     if config.critic.enable and find_spec("flash_attn") is None:
         yield "flash-attn is not installed, and verl builds critics with nothing else: see runtime-overrides.txt"
-
-
-def _size_problems(
-    config: DictConfig, settings: Settings, routes: Routes, schedule: list[ScheduledEpisode]
-) -> Iterator[str]:
-    size = config.data.train_batch_size
-    if len(schedule) < size:
-        yield f"--schedule: has {len(schedule)} episodes, fewer than the {size} of one update (data.train_batch_size)"
-    warmup = config.trainer.v1.separate_async.num_warmup_batches
-    if settings.max_staleness < warmup:
-        yield (
-            f"camp.max_staleness={settings.max_staleness} is below the {warmup} batch(es) that are under way beside "
-            "an update's (trainer.v1.separate_async.num_warmup_batches): the last of them would be too old"
-        )
-    under_way = most_under_way(size, warmup)
-    for name, route in routes.domains.items():
-        if route.managed is not None and route.managed.sessions < under_way:
-            yield (
-                f"domain {name}: its service is to have {route.managed.sessions} sessions, and {under_way} episodes "
-                f"may be under way at one time: make routes with --episodes {size} --warmup {warmup:g}"
-            )
-    longest = max(row.turn_tokens for row in schedule)
-    if longest > config.data.max_response_length:
-        yield (
-            f"a turn may have {longest} tokens by the schedule, and a whole episode only "
-            f"{config.data.max_response_length} (data.max_response_length)"
-        )
-
-
-def _context_problems(config: DictConfig) -> Iterator[str]:
-    longest = config.data.max_prompt_length + config.data.max_response_length
-    positions = getattr(load_model_config(config).get_text_config(), "max_position_embeddings", None)
-    if positions is not None and longest > positions:
-        yield (
-            f"data.max_prompt_length + data.max_response_length = {longest}, and the student has {positions} "
-            "positions (max_position_embeddings in its config.json)"
-        )
-    for key in ("actor_rollout_ref.actor.ppo_max_token_len_per_gpu", "critic.ppo_infer_max_token_len_per_gpu"):
-        room = OmegaConf.select(config, key)  # None without a critic
-        if room is not None and room < longest:
-            yield (
-                f"{key}={room} is below data.max_prompt_length + data.max_response_length = {longest}: one episode "
-                "would not fit into a micro-batch"
-            )
 
 
 def _upstream_problems(config: DictConfig) -> Iterator[str]:
@@ -235,10 +196,11 @@ def _output_problems(config: DictConfig, settings: Settings, named: Named, overr
     kept = list_checkpoints(config.trainer.default_local_dir)
     if kept and named.resume is None:
         yield (
-            f"--output {output} holds checkpoints of a run, and a fresh one never goes on from them. To go on: "
-            f"{_command(replace(named, resume=str(kept[-1])), overrides)} (with the launcher "
-            f"RESUME={shlex.quote(str(kept[-1]))}). To begin anew, name another directory"
+            f"--output {output} holds checkpoints of a run, and a fresh one never goes on from them: name another "
+            "directory to begin anew. To go on:"
         )
+        yield f"  with the launcher, its other options as before: RESUME={shlex.quote(str(kept[-1]))}"
+        yield f"  else: {_command(replace(named, resume=str(kept[-1])), overrides)}"
     elif kept and step_of(Path(named.resume)) is not None and Path(named.resume).parent != kept[0].parent:
         yield (
             f"--output {output} holds checkpoints of a run, and --resume {named.resume} is none of them: go on from "

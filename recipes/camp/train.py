@@ -6,6 +6,7 @@ Exit codes: 0 finished, 1 crashed, 2 wrong input (nothing was started), 3 stoppe
 import os
 import sys
 import time
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Literal
@@ -57,10 +58,11 @@ def _train(named: Named, overrides: list[str], *, services: str, print_config: b
     try:
         common = files("camp.config").joinpath("common.yaml")
         set_process_environment(Path(str(common)), device=chosen_device(overrides))
-        config = compose_config(named, overrides)
         if print_config:
-            print(printable(config), end="")
+            shown_as = replace(named, output=named.output or "OUTPUT")
+            print(printable(compose_config(shown_as, overrides)), end="")
             return 0
+        config = compose_config(named, overrides)
         from camp.learning.final_student import FINAL_STUDENT, write_final_student
         from camp.preflight import check
 

@@ -17,6 +17,7 @@ from camp.learning.state import run_facts, write_state
 from camp.preflight import check
 from camp.routes import Managed, Route, Routes, read_routes
 from camp.schedule import make_schedule, write_schedule
+from camp.sizes import LAUNCHER_OPTIONS
 from onepo.errors import UserError
 from onepo.trainers.checkpoints import checkpoint_folder
 from tests.students import make_talking_student
@@ -171,7 +172,8 @@ def test_a_checkpoint_that_could_not_be_gone_on_from(network, contents, lacking,
 )
 @pytest.mark.parametrize("value", [0, -1, 2.5, None, True])
 def test_a_count_that_is_none(key, value, problems):
-    assert f"{key}={value}: must be a whole number of at least 1" in problems({key: value})
+    told = f"{key}={value} ({LAUNCHER_OPTIONS[key]}): must be a whole number of at least 1"
+    assert told in problems({key: value})
 
 
 def test_a_bad_value_of_our_own_section(problems):
@@ -242,8 +244,22 @@ def test_the_template_routes(problems, tmp_path):
 
 def test_a_schedule_of_less_than_one_update(problems, checked, tmp_path):
     (line,) = problems(**prepare(tmp_path / "short", rows=EPISODES - 1))
-    assert line == "--schedule: has 3 episodes, fewer than the 4 of one update (data.train_batch_size)"
+    assert (
+        line
+        == "--schedule: has 3 episodes, fewer than the 4 of one update: data.train_batch_size (EPISODES_PER_UPDATE)"
+    )
     checked(**prepare(tmp_path / "just enough", rows=EPISODES))
+
+
+@pytest.mark.parametrize(("key", "option"), LAUNCHER_OPTIONS.items())
+def test_a_setting_is_named_as_the_launcher_names_it(key, option):
+    launcher = Path("CAMP_RL.sh").read_text()
+    assert f'{key}="${{{option}}}"' in launcher and f"option {option} " in launcher
+
+
+def test_problems_of_student_and_routes_are_told_together(problems, tmp_path):
+    lines = problems(student="/none", routes=str(tmp_path / "none.json"))
+    assert [line.split()[0] for line in lines] == ["--student=/none", "routes"]
 
 
 # ---- sizes
@@ -252,7 +268,9 @@ def test_a_schedule_of_less_than_one_update(problems, checked, tmp_path):
 @pytest.mark.parametrize(("staleness", "warmup"), [(1, 1.5), (1, 2), (4, 5)])
 def test_a_staleness_that_what_is_under_way_cannot_keep(staleness, warmup, problems):
     (line,) = problems({"camp.max_staleness": staleness, "trainer.v1.separate_async.num_warmup_batches": warmup})
-    assert line.startswith(f"camp.max_staleness={staleness} is below the {warmup} batch(es) that are under way beside")
+    assert line.startswith(
+        f"camp.max_staleness={staleness} (MAX_STALENESS) is below the {warmup} batch(es) that are under way beside"
+    )
 
 
 @pytest.mark.parametrize(("staleness", "warmup"), [(1, 1), (2, 1.5), (1, 0)])
@@ -262,25 +280,31 @@ def test_a_staleness_that_it_can_keep(staleness, warmup, checked):
 
 def test_a_turn_that_may_be_longer_than_an_episode(problems, checked, tmp_path):
     (line,) = problems(**prepare(tmp_path / "long", rows=EPISODES, turn_tokens=1025))
-    assert line.startswith("a turn may have 1025 tokens by the schedule, and a whole episode only 1024 (data.max_resp")
+    assert line.startswith("a turn may have 1025 tokens by the schedule, and a whole episode only data.max_resp")
     checked(**prepare(tmp_path / "just right", rows=EPISODES, turn_tokens=1024))
 
 
 def test_an_episode_that_is_longer_than_the_students_context(problems, checked):
     (line,) = problems({"data.max_response_length": 4096 - 512 + 1})
     assert line.startswith(
-        "data.max_prompt_length + data.max_response_length = 4097, and the student has 4096 position"
+        "data.max_prompt_length (MAX_PROMPT_LENGTH) + data.max_response_length (MAX_RESPONSE_LENGTH) = 4097, and the "
+        "student has 4096 position"
     )
     checked({"data.max_response_length": 4096 - 512})
 
 
 def test_a_micro_batch_that_is_smaller_than_an_episode(problems, checked):
     actor, critic = "actor_rollout_ref.actor.ppo_max_token_len_per_gpu", "critic.ppo_infer_max_token_len_per_gpu"
-    told = "is below data.max_prompt_length + data.max_response_length = 1536"
+    told = (
+        " is below data.max_prompt_length (MAX_PROMPT_LENGTH) + data.max_response_length (MAX_RESPONSE_LENGTH) = 1536"
+    )
     lines = problems({actor: 1535})  # the critic's follows it
-    assert [line.split(told)[0] for line in lines] == [f"{actor}=1535 ", f"{critic}=1535 "]
+    assert [line.split(told)[0] for line in lines] == [
+        f"{actor}=1535 (PPO_MAX_TOKEN_LEN_PER_GPU)",
+        f"{critic}=1535",
+    ]
     (line,) = problems({critic: 1535})
-    assert line.startswith(f"{critic}=1535 {told}")
+    assert line.startswith(f"{critic}=1535{told}")
     checked({actor: 1536})
 
 
@@ -355,10 +379,11 @@ def test_an_output_with_checkpoints_names_the_command_that_goes_on(problems, stu
     output = tmp_path / "it's my run"
     for step in (9, 10):
         checkpoint_folder(output / "checkpoints", step).mkdir(parents=True)
-    (line,) = problems(output=str(output))
+    line, launcher, other = problems(output=str(output))
     newest = f"{output}/checkpoints/global_step_10"
-    assert line.startswith(f"--output {output} holds checkpoints of a run, and a fresh one never goes on from them.")
-    command, _, rest = line.partition("To go on: ")[2].partition(" (with the launcher RESUME=")
+    assert line.startswith(f"--output {output} holds checkpoints of a run, and a fresh one never goes on from them: ")
+    assert shlex.split(launcher.partition("RESUME=")[2]) == [newest]
+    command = other.partition("else: ")[2]
     options = {
         "--method": "rl",
         "--student": str(student),
@@ -373,7 +398,6 @@ def test_an_output_with_checkpoints_names_the_command_that_goes_on(problems, stu
     assert dict(zip(arguments[2:behind:2], arguments[3:behind:2], strict=True)) == options
     # what counts for the run, without the directory that went with the first one, and without what nobody may read
     assert arguments[behind + 1 :] == [*OVERRIDES[:-2], "+trainer.wandb_api_key=***"]
-    assert shlex.split(rest.partition("). To begin anew")[0]) == [newest]
 
 
 # ---- going on
@@ -522,7 +546,7 @@ def test_later_checkpoints_in_the_output(problems, checkpoint, tmp_path):
 
 def test_several_problems_at_one_time(problems, checkpoint, tmp_path):
     lines = problems({"camp.max_staleness": 1, "trainer.v1.separate_async.num_warmup_batches": 2}, student="/none")
-    assert [line.split()[0] for line in lines] == ["--student=/none", "camp.max_staleness=1", "--output"]
+    assert [line.split()[0] for line in lines[:3]] == ["--student=/none", "camp.max_staleness=1", "--output"]
 
 
 @pytest.mark.parametrize("key", ["actor_rollout_ref.actor.ppo_mini_batch_size", "critic.ppo_mini_batch_size"])

@@ -104,11 +104,15 @@ def test_whatever_the_spelling(spelling):
         ("++data={shuffle: true}", "--schedule"),
         ("actor_rollout_ref.model={path: x}", "--student"),
         ("actor_rollout_ref.model=${critic.model}", "--student"),
-        ("~camp", "--method"),
     ],
 )
 def test_a_whole_section_hides_nothing(override, option):
     assert refusal(override) == f"{override}: changes what {option} decides: use {option}"
+
+
+@pytest.mark.parametrize(("section", "option"), [("camp", "--method"), ("critic", "--student"), ("data", "--student")])
+def test_a_section_cannot_be_taken_away(section, option):
+    assert refusal(f"~{section}") == f"~{section}: {option} decides this, and nothing behind the --: use {option}"
 
 
 def test_the_one_to_blame_is_found_among_others():

@@ -18,6 +18,7 @@ def record(domain, *, reward=0.0, success=None, limit=None, versions=(0, 0), tur
         seconds=1.0,
         prompt_tokens=1,
         response_tokens=1,
+        task="",
         turns=[{}] * turns,
     )
 

@@ -22,6 +22,7 @@ def record(domain, *, reward=0.0, success=None, limit=None):
         seconds=1.0,
         prompt_tokens=1,
         response_tokens=1,
+        task="",
         turns=[],
     )
 

@@ -109,6 +109,7 @@ def test_an_episode_that_the_service_ends():
     )
     found = play(student, *answers)
     assert picture(found.transcript) == "go>[<user|A key.>|<assistant|]take>"
+    assert found.transcript.task == "Room."
     assert TOKENIZER.decode(found.transcript.prompt_ids).endswith("Room.<|im_end|>\n<|im_start|>assistant\n")
     assert found.transcript.reward == 1.0 and found.ending.limit is None and found.ending.success is True
     assert found.server.received == [

@@ -59,7 +59,7 @@ def test_validation_data_is_not_needed_without_validation(launch, inputs):
         ({"ACTOR_LR": "2e-"}, "ACTOR_LR=2e-: must be a number"),
         ({"USE_DYNAMIC_BSZ": "maybe"}, "USE_DYNAMIC_BSZ=maybe: must be True or False"),
         ({"TEST_STEPS": "[1"}, "TEST_STEPS=[1: must be a list such as [a,b]"),
-        ({"EXPERIMENT_NAME": "a/b"}, "EXPERIMENT_NAME=a/b: names a directory, so no '/' in it"),
+        ({"EXPERIMENT_NAME": "a/b"}, "EXPERIMENT_NAME=a/b: is the name of a folder, too, so no '/' in it"),
     ],
 )
 def test_values_of_the_wrong_form(variables, line, launch, inputs, tmp_path):

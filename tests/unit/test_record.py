@@ -41,7 +41,7 @@ def test_latest_points_at_the_last_run(tmp_path):
 def test_the_serving_command_can_be_pasted():
     folder = "/runs/a, b's/global_step_2"
     checkpoints = [
-        {"step": 1, "model_dir": "/runs/1", "validation_accuracy": None},
+        {"step": 1, "model_dir": "/runs/1"},
         {"step": 2, "model_dir": folder, "validation_accuracy": 0.5},
     ]
     *lines, command = checkpoint_lines(checkpoints, engine="sglang", dtype="bfloat16")
@@ -59,7 +59,7 @@ def test_the_serving_command_can_be_pasted():
 
 
 def test_on_the_cpu_no_engine_is_named_as_if_it_were_there():
-    checkpoints = [{"step": 1, "model_dir": "/runs/1", "validation_accuracy": None}]
+    checkpoints = [{"step": 1, "model_dir": "/runs/1"}]
     *lines, last = checkpoint_lines(checkpoints, engine="transformers", dtype="float32")
     assert lines == ["checkpoint of step 1", "  /runs/1"]
     assert "Hugging Face model directory" in last and "python" not in last

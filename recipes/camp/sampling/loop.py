@@ -57,7 +57,7 @@ class EnvironmentLoop(AgentLoopBase):
         async with aiohttp.ClientSession() as http, Session(http, route.address) as session:
             first = await session.reset(task=episode.task, seed=episode.seed)
             messages = [{"role": "user", "content": first.text}]
-            transcript = Transcript(await self._first_prompt(messages), self.rollout_config.response_length)
+            transcript = Transcript(first.text, await self._first_prompt(messages), self.rollout_config.response_length)
             while True:
                 said = await self._say(transcript, episode.turn_tokens, sampling_params, request_id, stop_ids)
                 if said.limited:

@@ -22,6 +22,7 @@ class EpisodeRecord(BaseModel):
         submitted_at: the update before which it was submitted.
         versions: of the weights that wrote its first and its last token.
         seconds: from its begin to its end, in the attempt that counted.
+        task: what the service said first.
         turns: as in ``camp.sampling.transcript.Turn``.
     """
 
@@ -36,6 +37,7 @@ class EpisodeRecord(BaseModel):
     seconds: float
     prompt_tokens: int
     response_tokens: int
+    task: str
     turns: list[dict[str, Any]]
 
 
@@ -52,6 +54,7 @@ def record_of(
         seconds=seconds,
         prompt_tokens=len(transcript.prompt_ids),
         response_tokens=len(transcript.response_ids),
+        task=transcript.task,
         turns=[asdict(turn) for turn in transcript.turns],
     )
 

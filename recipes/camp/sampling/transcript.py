@@ -37,10 +37,12 @@ class Transcript:
     """An episode under way.
 
     Args:
-        prompt_ids: what the student reads first.
+        task: what the student reads first, as the service said it.
+        prompt_ids: the same as tokens, in the chat template.
         limit: the most response tokens.
     """
 
+    task: str
     prompt_ids: list[int]
     limit: int
     response_ids: list[int] = field(default_factory=list)

@@ -1,0 +1,91 @@
+"""Whether the numbers of a training fit to each other, to its schedule and to its student."""
+
+from collections.abc import Iterator
+
+from omegaconf import DictConfig, OmegaConf
+
+from camp.routes import Routes
+from camp.schedule import ScheduledEpisode, most_under_way
+from onepo.preflight.student import positions_of
+
+_COUNTS = ("data.train_batch_size", "trainer.total_training_steps", "trainer.save_freq", "trainer.n_gpus_per_node")
+_ACTOR_ROOM = "actor_rollout_ref.actor.ppo_max_token_len_per_gpu"
+_CRITIC_ROOM = "critic.ppo_infer_max_token_len_per_gpu"
+
+LAUNCHER_OPTIONS = {
+    "actor_rollout_ref.rollout.n_gpus_per_node": "SAMPLER_GPUS",
+    "camp.max_staleness": "MAX_STALENESS",
+    "data.max_prompt_length": "MAX_PROMPT_LENGTH",
+    "data.max_response_length": "MAX_RESPONSE_LENGTH",
+    "data.train_batch_size": "EPISODES_PER_UPDATE",
+    "trainer.n_gpus_per_node": "LEARNER_GPUS",
+    "trainer.save_freq": "SAVE_FREQ",
+    "trainer.total_training_steps": "TOTAL_UPDATES",
+    "trainer.v1.separate_async.num_warmup_batches": "WARMUP_BATCHES",
+    _ACTOR_ROOM: "PPO_MAX_TOKEN_LEN_PER_GPU",
+}
+
+
+def setting(key: str, *value: object) -> str:
+    """A setting, with its value if that is given, as people know it who use the launcher, and those who do not."""
+    told = "=".join([key, *map(str, value)])
+    return f"{told} ({option})" if (option := LAUNCHER_OPTIONS.get(key)) else told
+
+
+def count_problems(config: DictConfig) -> Iterator[str]:
+    for key in _COUNTS:
+        value = OmegaConf.select(config, key)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            yield f"{setting(key, value)}: must be a whole number of at least 1"
+
+
+def schedule_problems(
+    config: DictConfig, routes: Routes, schedule: list[ScheduledEpisode], *, max_staleness: int
+) -> Iterator[str]:
+    size = config.data.train_batch_size
+    if len(schedule) < size:
+        yield (
+            f"--schedule: has {len(schedule)} episodes, fewer than the {size} of one update: "
+            f"{setting('data.train_batch_size')}"
+        )
+    warmup = config.trainer.v1.separate_async.num_warmup_batches
+    if max_staleness < warmup:
+        yield (
+            f"{setting('camp.max_staleness', max_staleness)} is below the {warmup} batch(es) that are under way beside "
+            f"an update's, {setting('trainer.v1.separate_async.num_warmup_batches')}: the last of them would be too old"
+        )
+    under_way = most_under_way(size, warmup)
+    for name, route in routes.domains.items():
+        if route.managed is not None and route.managed.sessions < under_way:
+            yield (
+                f"domain {name}: its service is to have {route.managed.sessions} sessions, and {under_way} episodes "
+                f"may be under way at one time: make routes with --episodes {size} --warmup {warmup:g}"
+            )
+    longest = max(row.turn_tokens for row in schedule)
+    if longest > config.data.max_response_length:
+        yield (
+            f"a turn may have {longest} tokens by the schedule, and a whole episode only "
+            f"{setting('data.max_response_length', config.data.max_response_length)}: raise it, or make a schedule "
+            "with a smaller --turn-tokens"
+        )
+
+
+def context_problems(config: DictConfig) -> Iterator[str]:
+    longest, told = _longest(config)
+    positions = positions_of(config)
+    if positions is not None and longest > positions:
+        yield f"{told}, and the student has {positions} positions (max_position_embeddings in its config.json)"
+
+
+def micro_batch_problems(config: DictConfig) -> Iterator[str]:
+    longest, told = _longest(config)
+    for key in (_ACTOR_ROOM, _CRITIC_ROOM):
+        room = OmegaConf.select(config, key)  # None without a critic
+        if room is not None and room < longest:
+            yield f"{setting(key, room)} is below {told}: one episode would not fit into a micro-batch"
+
+
+def _longest(config: DictConfig) -> tuple[int, str]:
+    """Tokens of an episode, and how they come about."""
+    longest = config.data.max_prompt_length + config.data.max_response_length
+    return longest, f"{setting('data.max_prompt_length')} + {setting('data.max_response_length')} = {longest}"
