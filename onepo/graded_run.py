@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from onepo.process import choose_ray, keep_secret
 from onepo.report.lines import OnePOLines
 from onepo.report.record import RunRecord
+from onepo.report.secrets import masked_override
 from onepo.run import Run
 from onepo.servers.grader import LOCAL, LocalGrader, grader_facts, probe_grader
 from onepo.servers.managed import ServerStartFailed
@@ -46,7 +47,7 @@ class OnePORun(Run):
         run_dir = Path(self._settings.run_dir)
         record = RunRecord(
             run_dir,
-            overrides=list(overrides),
+            overrides=[*map(masked_override, overrides)],
             device=config.trainer.device,
             student=config.actor_rollout_ref.model.path,
             seed=self._settings.seed,

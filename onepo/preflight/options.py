@@ -26,6 +26,8 @@ _FIXED = {
     "algorithm.rollout_correction.bypass_mode": False,
     "actor_rollout_ref.actor.loss_agg_mode": "token-mean",
     "actor_rollout_ref.actor.checkpoint.async_save": False,
+    "actor_rollout_ref.model.lora_rank": 0,  # verl would leave adapters under the names of whole weights
+    "actor_rollout_ref.model.lora.rank": 0,
     "actor_rollout_ref.rollout.calculate_log_probs": True,
 }
 _LOGGER_PACKAGES = ("swanlab", "wandb", "mlflow", "tensorboard", "clearml", "trackio")
@@ -34,7 +36,7 @@ _LOGGER_PACKAGES = ("swanlab", "wandb", "mlflow", "tensorboard", "clearml", "tra
 def fixed_key_problems(config: DictConfig) -> Iterator[str]:
     """Keys of verl that the recipe is built on: another value would change it silently or fail late."""
     for key, value in _FIXED.items():
-        found = OmegaConf.select(config, key)
+        found = OmegaConf.select(config, key, default=value)
         if found != value:
             yield f"{key}={found}: OnePO needs {value}"
     engines = ("transformers",) if config.trainer.device == "cpu" else ("sglang", "vllm")

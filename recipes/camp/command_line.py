@@ -2,7 +2,7 @@
 
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -33,10 +33,11 @@ def services_python(chosen: str | None, environ: Mapping[str, str]) -> str:
 
 
 @contextmanager
-def orderly_end() -> Iterator[None]:
+def orderly_end() -> Iterator[Callable[[], None]]:
     """What happens in here ends with exit code 2 on a user's mistake, and with 128 + n on the signal n.
 
-    Signals that are ignored, as under nohup, stay ignored. Handlers stay for the rest of the process.
+    Signals that are ignored, as under nohup, stay ignored. Handlers stay for the rest of the process; a library that
+    puts its own in their place, as Ray does, has to give way again by a call of what this gives.
     """
     stops = [n for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]
 
@@ -45,10 +46,13 @@ def orderly_end() -> Iterator[None]:
             signal.signal(each, signal.SIG_IGN)  # a second one must not cut the cleaning short
         raise SystemExit(128 + number)
 
-    for number in stops:
-        signal.signal(number, stop)
+    def take_signals() -> None:
+        for each in stops:
+            signal.signal(each, stop)
+
+    take_signals()
     try:
-        yield
+        yield take_signals
     except UserError as error:
         for line in str(error).splitlines():
             say(Console(stderr=True), f"error: {line}")

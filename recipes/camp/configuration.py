@@ -12,13 +12,16 @@ from omegaconf.errors import OmegaConfBaseException
 
 from camp.sampling import AGENTS_FILE
 from onepo.errors import UserError
-from onepo.report.secrets import is_secret, masked, without_user
+from onepo.report.secrets import masked, masked_override
 
 # settings that belong to a named option, with everything inside them
 _OWNED = {
     "camp.method": "--method",
     "trainer.v1.trainer_mode": "--method",
     "trainer.use_v1": "--method",
+    "algorithm.adv_estimator": "--method",
+    "critic.enable": "--method",
+    "distillation.enabled": "--method",
     "actor_rollout_ref.model.path": "--student",
     "actor_rollout_ref.model.hf_config_path": "--student",
     "actor_rollout_ref.model.tokenizer_path": "--student",
@@ -113,7 +116,7 @@ def _compose(method: str, overrides: Sequence[str]) -> DictConfig:
         with initialize_config_module(f"camp.{method}", version_base=None):
             return compose("recipe", overrides=list(overrides))
     except OverrideParseException as error:
-        raise UserError(f"{shown(error.override)}: {str(error).splitlines()[0]}") from None
+        raise UserError(f"{masked_override(error.override)}: {str(error).splitlines()[0]}") from None
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise UserError(f"configuration: {str(error).splitlines()[0]}") from None
 
@@ -180,12 +183,6 @@ def printable(config: DictConfig) -> str:
     """The configuration as YAML, resolved, without secrets."""
     content = OmegaConf.to_container(config, resolve=True)
     return OmegaConf.to_yaml(OmegaConf.create(masked(content)))
-
-
-def shown(override: str) -> str:
-    """An override without its secret, if its value is one."""
-    key, _, _ = override.partition("=")
-    return f"{key}=***" if is_secret(key.rpartition(".")[2].lstrip("+")) else without_user(override)
 
 
 def missing(named: Named) -> Iterator[str]:

@@ -99,13 +99,13 @@ def departures(
     facts = [fact for fact in FACTS if config.critic.enable or not fact.key.startswith("critic.")]
     compared = [(fact.name, fact.key, value_of(recipe, fact.key), value_of(config, fact.key)) for fact in facts]
     compared += [(name, None, *values) for name, values in outside.items()]
-    first, second = dict(_learned_with(recipe)), dict(_learned_with(config))
+    first, second = dict(learned_with(recipe)), dict(learned_with(config))
     others = sorted({*first, *second} - {fact.key for fact in FACTS})
     compared += [(key, key, first.get(key), second.get(key)) for key in others]
     return [Departure(*fact) for fact in compared if fact[2] != fact[3]]
 
 
-def _learned_with(config: DictConfig) -> Iterator[tuple[str, Any]]:
+def learned_with(config: DictConfig) -> Iterator[tuple[str, Any]]:
     """The settings that have to do with what is learned, with their keys: lists and values, no sections."""
     for section in _SECTIONS:
         if section == "critic" and not config.critic.enable:

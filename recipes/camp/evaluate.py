@@ -8,11 +8,12 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from omegaconf import DictConfig, OmegaConf
@@ -31,6 +32,9 @@ from onepo.process import choose_ray, chosen_device, keep_terminal, set_process_
 from onepo.servers.managed import ServerStartFailed
 from onepo.terminal import say
 from onepo.whole import write_whole
+
+if TYPE_CHECKING:
+    from camp.sampling.record import EpisodeRecord
 
 
 def evaluate(
@@ -51,7 +55,7 @@ def evaluate(
     overrides: Annotated[list[str] | None, typer.Argument(help="Hydra overrides, behind a --.")] = None,
 ) -> None:
     """Reward, success and limit rate per domain. Exit code 3 when episodes could not be played, 2 on wrong input."""
-    with orderly_end(), ExitStack() as clean_up:
+    with orderly_end() as take_signals, ExitStack() as clean_up:
         errors = Console(file=os.fdopen(os.dup(sys.stderr.fileno()), "w"))
         complain = partial(say, errors)
         common = Path(str(files("camp.config").joinpath("common.yaml")))
@@ -66,13 +70,15 @@ def evaluate(
             raise UserError(f"--tasks {tasks}: has the domains {', '.join(unknown)}, which the routes do not have")
         if digest == bound.schedule_sha256:
             complain("note: a training with these routes learns from these very episodes; others: prepare --seed")
-        if records is not None and not records.absolute().parent.is_dir():
-            raise UserError(f"--records {records}: its folder does not exist")
+        if records is not None:
+            _check_records(records)
         wanted = {name: bound.domains[name] for name in {row.domain for row in rows}}
         ray_dir = choose_ray(config, None)
         if ray_dir:
             clean_up.callback(shutil.rmtree, ray_dir, ignore_errors=True)
         logs = Path(tempfile.mkdtemp(prefix="camp-evaluate-"))
+        clearing = clean_up.enter_context(ExitStack())
+        clearing.callback(shutil.rmtree, logs, ignore_errors=True)
         sys.stderr = errors.file  # for what ends the command
         out = Console(file=keep_terminal(logs / "evaluate.log"))  # verl's output goes there
         lost: dict[str, str] = {}
@@ -89,6 +95,7 @@ def evaluate(
         try:
             services.start()
         except ServerStartFailed as error:
+            clearing.pop_all()  # the message names the log
             complain(f"error: {error}")
             raise typer.Exit(1) from None
         asyncio.run(check_fingerprints(wanted))
@@ -96,6 +103,7 @@ def evaluate(
         from camp.evaluation import Evaluation, results_by_domain  # slow, and reads the environment
 
         _start_ray(config, clean_up)
+        take_signals()
         complain("loading the student")
         evaluation = Evaluation(config)
         with Progress(console=errors, transient=True) as progress:
@@ -109,15 +117,14 @@ def evaluate(
                 lost=lost,
                 done=lambda: progress.advance(bar),
             )
+        out.print(_table(results_by_domain(rows, found)))
         reasons = [one for one in found if isinstance(one, str)]
         if records is not None:
-            lines = [one.model_dump_json() for one in found if not isinstance(one, str)]
-            write_whole(records, "".join(f"{line}\n" for line in lines))
-        out.print(_table(results_by_domain(rows, found)))
+            _write_records(records, [one for one in found if not isinstance(one, str)])
         if reasons:
+            clearing.pop_all()
             complain(f"{len(reasons)} episodes could not be played, the first one because {reasons[0]}; logs: {logs}")
             raise typer.Exit(3)
-        shutil.rmtree(logs, ignore_errors=True)
 
 
 def _named(student: Path, routes: Path) -> Named:
@@ -127,8 +134,29 @@ def _named(student: Path, routes: Path) -> Named:
 def _check_device(config: DictConfig) -> None:
     import torch
 
-    if config.trainer.device != "cpu" and not os.environ.get("RAY_ADDRESS") and not torch.cuda.is_available():
+    if config.trainer.device == "cpu" or os.environ.get("RAY_ADDRESS"):
+        return  # the GPUs of a cluster need not be on this machine
+    key = "actor_rollout_ref.rollout.n_gpus_per_node"
+    wanted, found = OmegaConf.select(config, key), torch.cuda.device_count()
+    if found == 0:
         raise UserError("no GPU is visible: add -- device=cpu to evaluate on the CPU, or check the driver")
+    if found < wanted:
+        raise UserError(f"{found} GPUs are visible and {wanted} are to sample: add -- {key}={found}")
+
+
+def _check_records(file: Path) -> None:
+    folder = file.absolute().parent
+    if not folder.is_dir():
+        raise UserError(f"--records {file}: its folder does not exist")
+    if file.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise UserError(f"--records {file}: cannot be written: name a file, in a folder that you may write to")
+
+
+def _write_records(file: Path, records: Sequence["EpisodeRecord"]) -> None:
+    try:
+        write_whole(file, "".join(f"{record.model_dump_json()}\n" for record in records))
+    except OSError as error:
+        raise UserError(f"--records {file}: cannot be written ({error.strerror})") from None
 
 
 def _check_student(config: DictConfig) -> None:

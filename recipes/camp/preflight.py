@@ -13,24 +13,35 @@ import transfer_queue
 from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf
 
-from camp.configuration import Named, gpus_of, missing, recipe_config, shown
+from camp.command_line import services_python
+from camp.configuration import Named, gpus_of, missing, recipe_config
 from camp.departures import Departure, departures
 from camp.learning.state import checkpoint_problems
 from camp.prepare import prepared_otherwise
 from camp.routes import Routes, check_pair, read_routes
 from camp.schedule import ScheduledEpisode, read_schedule
 from camp.settings import Settings, parse_settings
-from camp.sizes import context_problems, count_problems, micro_batch_problems, schedule_problems, setting
+from camp.sizes import (
+    context_problems,
+    count_problems,
+    engine_problems,
+    micro_batch_problems,
+    schedule_problems,
+    setting,
+)
 from onepo.errors import UserError, last_line
 from onepo.preflight.build import verl_build_problems
 from onepo.preflight.model_directory import model_directory_problems
 from onepo.preflight.model_files import model_files
 from onepo.preflight.options import logger_problems, upstream_problems
+from onepo.report.secrets import masked_override
 from onepo.trainers.checkpoints import list_checkpoints, step_of
 
 # other values would change what is learned, or lose episodes, without an error
 _FIXED = {
     "actor_rollout_ref.actor.checkpoint.async_save": False,
+    "actor_rollout_ref.model.lora_rank": 0,
+    "actor_rollout_ref.model.lora.rank": 0,
     "actor_rollout_ref.rollout.calculate_log_probs": True,
     "actor_rollout_ref.rollout.n": 1,
     "algorithm.filter_groups.enable": False,
@@ -96,6 +107,7 @@ def check(config: DictConfig, named: Named, overrides: Sequence[str]) -> Checked
         raise UserError("\n".join([*problems, str(error)])) from None
     problems += [
         *_device_problems(config),
+        *engine_problems(config),
         *schedule_problems(config, routes, schedule, max_staleness=settings.max_staleness),
         *_output_problems(config, settings, named, overrides),
         *logger_problems(config),
@@ -159,8 +171,9 @@ def _fixed_problems(config: DictConfig) -> Iterator[str]:
             yield f"{key}={found}: an update is one optimizer step over its data.train_batch_size={size} episodes"
     for network in ("actor_rollout_ref.actor", "critic"):
         wanted = {"model", "optimizer", "extra"} | ({"hf_model"} if network != "critic" else set())
-        if lacking := wanted - set(OmegaConf.select(config, f"{network}.checkpoint.save_contents")):
-            yield f"{network}.checkpoint.save_contents: must contain {', '.join(sorted(lacking))}"
+        for name, needed in (("save_contents", wanted), ("load_contents", wanted - {"hf_model"})):
+            if lacking := needed - set(OmegaConf.select(config, f"{network}.checkpoint.{name}") or ()):
+                yield f"{network}.checkpoint.{name}: must contain {', '.join(sorted(lacking))}"
 
 
 def _device_problems(config: DictConfig) -> Iterator[str]:
@@ -200,8 +213,9 @@ def _output_problems(config: DictConfig, settings: Settings, named: Named, overr
             "directory to begin anew. To go on:"
         )
         yield f"  with the launcher, its other options as before: RESUME={shlex.quote(str(kept[-1]))}"
-        yield f"  else: {_command(replace(named, resume=str(kept[-1])), overrides)}"
-    elif kept and step_of(Path(named.resume)) is not None and Path(named.resume).parent != kept[0].parent:
+        python = None if settings.services.python == services_python(None, os.environ) else settings.services.python
+        yield f"  else: {_command(replace(named, resume=str(kept[-1])), overrides, python)}"
+    elif kept and step_of(Path(named.resume)) is not None and not _same(Path(named.resume).parent, kept[0].parent):
         yield (
             f"--output {output} holds checkpoints of a run, and --resume {named.resume} is none of them: go on from "
             "one of these, or name another output"
@@ -214,8 +228,13 @@ def _output_problems(config: DictConfig, settings: Settings, named: Named, overr
             )
 
 
-def _command(named: Named, overrides: Sequence[str]) -> str:
-    """The command line of a training, without what is one run's own."""
-    options = [part for option, value in vars(named).items() if value is not None for part in (f"--{option}", value)]
-    lasting = [shown(override) for override in overrides if not override.startswith("camp.ray_dir=")]
+def _same(first: Path, second: Path) -> bool:
+    return first.resolve() == second.resolve()
+
+
+def _command(named: Named, overrides: Sequence[str], python: str | None) -> str:
+    """The command line of a training, without what is one run's own; a secret has to be filled in."""
+    named_options = {**vars(named), "services-python": python}
+    options = [part for option, value in named_options.items() if value is not None for part in (f"--{option}", value)]
+    lasting = [masked_override(override) for override in overrides if not override.startswith("camp.ray_dir=")]
     return shlex.join(["python", "-m", "camp.train", *options, *(["--", *lasting] if lasting else [])])

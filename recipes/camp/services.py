@@ -120,14 +120,17 @@ async def check_sessions(name: str, route: Route, *, sessions: int) -> None:
         UserError: it has not.
     """
     task = route.tasks[0] if route.tasks else None
-    async with AsyncExitStack() as opened:
-        http = await opened.enter_async_context(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)))
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
 
-        async def begin(seed: int) -> None:
-            session = await opened.enter_async_context(Session(http, route.address))
-            await session.reset(task=task, seed=seed)
+        async def begin(seed: int) -> AsyncExitStack:
+            async with AsyncExitStack() as opened:
+                session = await opened.enter_async_context(Session(http, route.address))
+                await session.reset(task=task, seed=seed)
+                return opened.pop_all()
 
         results = await asyncio.gather(*map(begin, range(sessions)), return_exceptions=True)
+        # all at one time: a service may be slow to part
+        await asyncio.gather(*[opened.aclose() for opened in results if isinstance(opened, AsyncExitStack)])
     faults = [result for result in results if isinstance(result, BaseException)]
     for fault in faults:
         if not isinstance(fault, SessionFault):

@@ -1,5 +1,6 @@
 """Whether the numbers of a training fit to each other, to its schedule and to its student."""
 
+import math
 from collections.abc import Iterator
 
 from omegaconf import DictConfig, OmegaConf
@@ -8,11 +9,25 @@ from camp.routes import Routes
 from camp.schedule import ScheduledEpisode, most_under_way
 from onepo.preflight.student import positions_of
 
-_COUNTS = ("data.train_batch_size", "trainer.total_training_steps", "trainer.save_freq", "trainer.n_gpus_per_node")
 _ACTOR_ROOM = "actor_rollout_ref.actor.ppo_max_token_len_per_gpu"
 _CRITIC_ROOM = "critic.ppo_infer_max_token_len_per_gpu"
+_COUNTS = (
+    "data.train_batch_size",
+    "data.max_prompt_length",
+    "data.max_response_length",
+    "trainer.total_training_steps",
+    "trainer.save_freq",
+    "trainer.n_gpus_per_node",
+    "trainer.nnodes",
+    "actor_rollout_ref.rollout.n_gpus_per_node",
+    "actor_rollout_ref.rollout.nnodes",
+    "actor_rollout_ref.rollout.tensor_model_parallel_size",
+    _ACTOR_ROOM,
+)
+_WARMUP = "trainer.v1.separate_async.num_warmup_batches"
 
 LAUNCHER_OPTIONS = {
+    "actor_rollout_ref.rollout.tensor_model_parallel_size": "ROLLOUT_TP",
     "actor_rollout_ref.rollout.n_gpus_per_node": "SAMPLER_GPUS",
     "camp.max_staleness": "MAX_STALENESS",
     "data.max_prompt_length": "MAX_PROMPT_LENGTH",
@@ -21,7 +36,7 @@ LAUNCHER_OPTIONS = {
     "trainer.n_gpus_per_node": "LEARNER_GPUS",
     "trainer.save_freq": "SAVE_FREQ",
     "trainer.total_training_steps": "TOTAL_UPDATES",
-    "trainer.v1.separate_async.num_warmup_batches": "WARMUP_BATCHES",
+    _WARMUP: "WARMUP_BATCHES",
     _ACTOR_ROOM: "PPO_MAX_TOKEN_LEN_PER_GPU",
 }
 
@@ -33,10 +48,24 @@ def setting(key: str, *value: object) -> str:
 
 
 def count_problems(config: DictConfig) -> Iterator[str]:
+    """Whether the numbers are some; what they have to do with each other is asked afterwards."""
     for key in _COUNTS:
         value = OmegaConf.select(config, key)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             yield f"{setting(key, value)}: must be a whole number of at least 1"
+    warmup = OmegaConf.select(config, _WARMUP)
+    if not isinstance(warmup, (int, float)) or isinstance(warmup, bool) or not 0 <= warmup < math.inf:
+        yield f"{setting(_WARMUP, warmup)}: must be a number of at least 0"
+
+
+def engine_problems(config: DictConfig) -> Iterator[str]:
+    rollout, key = config.actor_rollout_ref.rollout, "actor_rollout_ref.rollout.tensor_model_parallel_size"
+    for name, count in (
+        ("learners", config.trainer.n_gpus_per_node * config.trainer.nnodes),  # which hold verl's own copies
+        ("samplers", rollout.n_gpus_per_node * rollout.nnodes),
+    ):
+        if count % rollout.tensor_model_parallel_size:
+            yield f"{setting(key, rollout.tensor_model_parallel_size)} does not divide the {count} {name}"
 
 
 def schedule_problems(
@@ -48,11 +77,11 @@ def schedule_problems(
             f"--schedule: has {len(schedule)} episodes, fewer than the {size} of one update: "
             f"{setting('data.train_batch_size')}"
         )
-    warmup = config.trainer.v1.separate_async.num_warmup_batches
+    warmup = OmegaConf.select(config, _WARMUP)
     if max_staleness < warmup:
         yield (
             f"{setting('camp.max_staleness', max_staleness)} is below the {warmup} batch(es) that are under way beside "
-            f"an update's, {setting('trainer.v1.separate_async.num_warmup_batches')}: the last of them would be too old"
+            f"an update's, {setting(_WARMUP)}: the last of them would be too old"
         )
     under_way = most_under_way(size, warmup)
     for name, route in routes.domains.items():

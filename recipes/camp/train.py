@@ -14,10 +14,12 @@ from typing import Annotated, Literal
 import typer
 
 from camp.command_line import services_python
-from camp.configuration import Named, compose_config, printable, shown
+from camp.configuration import Named, compose_config, printable
+from camp.holding import hold
 from onepo.errors import UserError
 from onepo.process import chosen_device, end_with_the_launcher, set_process_environment
 from onepo.report.record import reserve_directory
+from onepo.report.secrets import masked_override
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -63,18 +65,19 @@ def _train(named: Named, overrides: list[str], *, services: str, print_config: b
             print(printable(compose_config(shown_as, overrides)), end="")
             return 0
         config = compose_config(named, overrides)
-        from camp.learning.final_student import FINAL_STUDENT, write_final_student
+        from camp.learning.final_student import write_final_student
         from camp.preflight import check
 
         config.camp.services.python = services
         checked = check(config, named, overrides)
         if checked.nothing_left is not None:
             print(checked.nothing_left)
-            own = Path(named.resume).parent == Path(config.trainer.default_local_dir)
-            if own and not Path(named.output, FINAL_STUDENT).exists():  # the run ended between the two
+            own = Path(named.resume).resolve().parent == Path(config.trainer.default_local_dir).resolve()
+            if own:  # the run may have ended between the two
                 write_final_student(Path(named.resume), named.output)
             return 0
         Path(named.output).mkdir(parents=True, exist_ok=True)
+        lock = hold(Path(named.output))
         attempt = reserve_directory(Path(named.output, "state", time.strftime("%Y%m%d-%H%M%S")))
     except KeyboardInterrupt:
         return 130
@@ -85,7 +88,8 @@ def _train(named: Named, overrides: list[str], *, services: str, print_config: b
     from camp.run import CampRun
 
     config.camp.attempt_dir = str(attempt)
-    return CampRun(config, checked.of_attempt(str(attempt)), [*map(shown, overrides)]).train()
+    with lock:
+        return CampRun(config, checked.of_attempt(str(attempt)), [*map(masked_override, overrides)]).train()
 
 
 if __name__ == "__main__":

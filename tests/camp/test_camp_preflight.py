@@ -163,7 +163,7 @@ def test_a_key_that_has_one_value_only(key, value, problems):
     ],
 )
 def test_a_checkpoint_that_could_not_be_gone_on_from(network, contents, lacking, problems):
-    (line,) = problems({f"{network}.checkpoint.save_contents": contents})
+    line, *_ = problems({f"{network}.checkpoint.save_contents": contents})
     assert line == f"{network}.checkpoint.save_contents: must contain {lacking}"
 
 
@@ -174,6 +174,39 @@ def test_a_checkpoint_that_could_not_be_gone_on_from(network, contents, lacking,
 def test_a_count_that_is_none(key, value, problems):
     told = f"{key}={value} ({LAUNCHER_OPTIONS[key]}): must be a whole number of at least 1"
     assert told in problems({key: value})
+
+
+@pytest.mark.parametrize("value", [-0.5, "abc", None, float("nan"), float("inf"), True])
+def test_a_warm_up_that_is_none(value, problems):
+    key = "trainer.v1.separate_async.num_warmup_batches"
+    assert problems({key: value}) == [f"{key}={value} (WARMUP_BATCHES): must be a number of at least 0"]
+
+
+@pytest.mark.parametrize(
+    "key", ["data.max_response_length", "actor_rollout_ref.rollout.n_gpus_per_node", "trainer.nnodes"]
+)
+def test_what_is_no_number(key, problems):
+    assert problems({key: "many"})[0].startswith(f"{key}=many")
+
+
+def test_engines_that_do_not_fill_their_gpus(problems):
+    key = "actor_rollout_ref.rollout.tensor_model_parallel_size"
+    lines = problems({key: 2, "trainer.n_gpus_per_node": 4, "actor_rollout_ref.rollout.n_gpus_per_node": 3})
+    assert lines == [f"{key}=2 (ROLLOUT_TP) does not divide the 3 samplers"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"actor_rollout_ref.model.lora_rank": 8},
+        {"actor_rollout_ref.actor.checkpoint.load_contents": ["model"]},
+        {"critic.checkpoint.load_contents": ["model", "extra"]},
+        {"actor_rollout_ref.actor.checkpoint.save_contents": None},
+    ],
+)
+def test_what_would_lose_weights_or_optimizers_without_a_word(changes, problems):
+    ((key, _),) = changes.items()
+    assert any(line.startswith(key) for line in problems(changes))
 
 
 def test_a_bad_value_of_our_own_section(problems):

@@ -134,10 +134,10 @@ def test_a_session_outlives_a_long_turn_of_the_student():
     """Servers ping, and end a connection that does not answer."""
 
     async def main():
-        async with Server(observation(), observation("Well."), heartbeat=0.2) as server:
+        async with Server(observation(), observation("Well."), heartbeat=1.0) as server:
             async with aiohttp.ClientSession() as http, Session(http, address(server.url)) as session:
                 await session.reset(task=None, seed=1)
-                await asyncio.sleep(1.0)  # five pings
+                await asyncio.sleep(2.5)  # two pings, each to be answered within half a second
                 return await session.step("At last.")
 
     assert asyncio.run(main()).text == "Well."

@@ -3,12 +3,14 @@
 import json
 import subprocess
 from itertools import chain
+from signal import SIGTERM
 
 import psutil
 import pytest
 import torch
 
-from tests.camp.commands import SERVICES_PYTHON, run
+from onepo.trainers.checkpoints import step_of
+from tests.camp.commands import SERVICES_PYTHON, begin, run
 from tests.conftest import ROOT
 from tests.e2e.camp import lineage, prepare, start
 from tests.e2e.test_camp import wait_for
@@ -103,6 +105,59 @@ def test_learners_that_do_not_divide_the_episodes(games, student, tmp_path):
     assert evaluated.returncode == 0, evaluated.stderr
     assert "games" in evaluated.stdout and "│ 70 " in evaluated.stdout
     assert len((tmp_path / "records.jsonl").read_text().splitlines()) == 70
+
+
+def test_an_evaluation_that_is_interrupted_leaves_nothing(games, student, tmp_path):
+    (own := tmp_path / "tmp").mkdir()
+    under_way = begin(
+        "camp.evaluate",
+        *("--student", student["STUDENT_PATH"], "--routes", games["ROUTES"], "--tasks", games["SCHEDULE"]),
+        *("--", "device=cpu", "data.max_prompt_length=2600", "data.max_response_length=1200"),
+        TMPDIR=str(own),
+    )
+    said = iter(under_way.stderr.readline, "")
+    assert "loading the student\n" in said  # Ray is there, and has put its own handlers in the place of ours
+    under_way.send_signal(SIGTERM)
+    out, errors = under_way.communicate(timeout=120)
+    assert (under_way.returncode, out, errors) == (143, "", "")
+    assert list(own.iterdir()) == []
+
+
+@pytest.mark.parametrize("role", ["TransformersServer", "AgentLoopWorkerTQ"])
+def test_a_process_that_dies_leaves_a_checkpoint_with_every_episode(role, games, student, tmp_path):
+    output = tmp_path / "out"
+    under_way = start(output, **student, **games, TOTAL_UPDATES="12", SAVE_FREQ="12")
+    wait_for(under_way, output / "rollout_data" / "1.jsonl")
+    victims = [process for process in under_way.members() if process.cmdline()[0].startswith(f"ray::{role}")]
+    assert victims
+    for process in victims:
+        process.kill()
+    under_way.finish()
+    assert under_way.code == 3, under_way.tell()
+    assert "has died" in under_way.stdout
+    (checkpoint,) = (output / "checkpoints").glob("global_step_*")
+    saved = lineage(checkpoint)
+    assert sorted(chain(*saved["trained"].values(), saved["unfinished"])) == list(range(saved["submitted"]))
+    last = len(saved["trained"]) + 1
+    again = start(output, **student, **games, TOTAL_UPDATES=str(last), RESUME=str(checkpoint)).finish()
+    assert again.code == 0, again.tell()
+
+
+def test_a_kill_while_a_checkpoint_is_written_leaves_the_one_before(games, student, tmp_path):
+    output = tmp_path / "out"
+    under_way = start(output, **student, **games, TOTAL_UPDATES="12", SAVE_FREQ="1")
+    wait_for(under_way, output / "checkpoints" / "global_step_1")
+    wait_for(under_way, output / "checkpoints" / ".staging" / "global_step_2")
+    (trainer,) = [process for process in under_way.members() if process.cmdline()[1:3] == ["-m", "camp.train"]]
+    trainer.kill()
+    under_way.finish()
+    kept = max((output / "checkpoints").glob("global_step_*"), key=step_of)
+    last = step_of(kept) + 1
+    again = start(output, **student, **games, TOTAL_UPDATES=str(last), RESUME=str(kept)).finish()
+    assert again.code == 0, again.tell()
+    found = lineage(output / "checkpoints" / f"global_step_{last}")
+    assert sorted(chain(*found["trained"].values(), found["unfinished"])) == list(range(found["submitted"]))
+    assert all(len(rows) == 5 for rows in found["trained"].values()) and len(found["trained"]) == last
 
 
 @pytest.mark.parametrize("signal", ["TERM", "KILL"])

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from pydantic import BaseModel
 
-from camp.departures import FACTS, value_of
+from camp.departures import FACTS, learned_with, value_of
 from camp.learning.lineage import Lineage
 from camp.routes import Routes
 from onepo.report.hashes import file_sha256
@@ -18,6 +18,7 @@ _FILE = "camp_state.json"
 _PARTS = ("model", "optim", "extra_state")
 _MODEL_FILES = (
     "config.json",
+    "generation_config.json",
     "tokenizer.json",
     "tokenizer_config.json",
     "tokenizer.model",
@@ -28,16 +29,20 @@ _MODEL_FILES = (
 # a run may be made longer, and one that met a prompt that is too long could not go on otherwise
 _MAY_CHANGE = ("trainer.total_training_steps", "data.max_prompt_length")
 _SAID_ALREADY = ("actor_rollout_ref.actor.ppo_mini_batch_size", "critic.ppo_mini_batch_size")  # by train_batch_size
-_FOLLOWS = ("total_training_steps",)  # of an optimizer's options: it is made from others, which may change
+
+
+_FORM = 2  # of the finished episodes that a checkpoint holds
 
 
 class _State(BaseModel):
+    form: int = 1
     update: int
     facts: dict[str, Any]
 
 
 def run_facts(config: DictConfig, routes: Routes) -> dict[str, Any]:
     """What must be the same for a run to go on where another one stopped: JSON values by what a user calls them."""
+    learned = {fact.key: value_of(config, fact.key) for fact in FACTS} | dict(learned_with(config))
     facts = {
         "--method": config.camp.method,
         "--student": _model_facts(config.actor_rollout_ref.model.path),
@@ -45,13 +50,12 @@ def run_facts(config: DictConfig, routes: Routes) -> dict[str, Any]:
         "--schedule": routes.schedule_sha256,
         "learners (trainer.n_gpus_per_node x trainer.nnodes)": config.trainer.n_gpus_per_node * config.trainer.nnodes,
         "actor_rollout_ref.actor.strategy": config.actor_rollout_ref.actor.strategy,
-        **{fact.key: value_of(config, fact.key) for fact in FACTS if fact.key not in (*_MAY_CHANGE, *_SAID_ALREADY)},
-        **_optimizer("actor_rollout_ref.actor.optim", config),
+        **{key: value for key, value in learned.items() if key not in (*_MAY_CHANGE, *_SAID_ALREADY)},
     }
     if config.distillation.enabled:
         facts["--teacher"] = _model_facts(config.distillation.teacher_models.teacher_model.model_path)
     if config.critic.enable:
-        facts |= {"critic.strategy": config.critic.strategy, **_optimizer("critic.optim", config)}
+        facts["critic.strategy"] = config.critic.strategy
     return facts
 
 
@@ -60,14 +64,8 @@ def _model_facts(folder: str) -> dict[str, str]:
     return {name: file_sha256(Path(folder, name)) for name in _MODEL_FILES if Path(folder, name).exists()}
 
 
-def _optimizer(key: str, config: DictConfig) -> dict[str, Any]:
-    """The state that is loaded has these in it, and would win without a word."""
-    options = OmegaConf.to_container(OmegaConf.select(config, key), resolve=True)
-    return {f"{key}.{name}": value for name, value in options.items() if name not in _FOLLOWS}
-
-
 def write_state(checkpoint: Path, *, update: int, facts: dict[str, Any]) -> None:
-    (checkpoint / _FILE).write_text(_State(update=update, facts=facts).model_dump_json(indent=2) + "\n")
+    (checkpoint / _FILE).write_text(_State(form=_FORM, update=update, facts=facts).model_dump_json(indent=2) + "\n")
 
 
 def checkpoint_problems(checkpoint: Path, config: DictConfig, routes: Routes) -> Iterator[str]:
@@ -80,6 +78,9 @@ def checkpoint_problems(checkpoint: Path, config: DictConfig, routes: Routes) ->
         state = _State.model_validate_json((checkpoint / _FILE).read_bytes())
     except (OSError, ValueError):
         yield f"{where} has no readable {_FILE}: it was not saved by CAMP, or is damaged"
+        return
+    if state.form != _FORM:
+        yield f"{where} was saved by another version of CAMP, whose episodes have another form: go on with that one"
         return
     if state.update != step_of(checkpoint):
         yield f"{where} was saved after update {state.update}: give it its name back"

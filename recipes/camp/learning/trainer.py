@@ -24,7 +24,7 @@ from camp.sampling.replay import EpisodeBuffer
 from camp.settings import parse_settings
 from onepo.errors import ControlledStop, UserError, last_line
 from onepo.trainers import checkpoints
-from onepo.trainers.journal import Journal
+from onepo.trainers.journal import METRICS_FILE, Journal
 from onepo.trainers.recording import RecordsMetrics
 from onepo.trainers.saving import SavesWhole
 from onepo.whole import write_whole
@@ -92,7 +92,7 @@ class CampTrainer(SavesWhole, RecordsMetrics, FeedsSchedule, PPOTrainerSeparateA
         if resumed:
             self._go_on(Path(resumed))
         else:
-            self._forget_later_updates()
+            self._forget_later_updates(self.journal.metrics_file)
 
     def _go_on(self, checkpoint: Path) -> None:
         drop_orphans()
@@ -104,7 +104,8 @@ class CampTrainer(SavesWhole, RecordsMetrics, FeedsSchedule, PPOTrainerSeparateA
             self.lineage.check(unfinished)
         except BrokenLineage as error:
             raise UserError(f"--resume {checkpoint}: its episodes do not add up: {error}") from None
-        if self.global_steps not in self._forget_later_updates():  # the run ended between the checkpoint and the record
+        kept = self._forget_later_updates(checkpoint.parent.parent / METRICS_FILE)
+        if self.global_steps and self.global_steps not in kept:  # it ended between the checkpoint and the record
             self.journal.event(
                 "note", text=f"the metrics of update {self.global_steps} are missing: they were not kept"
             )
@@ -114,12 +115,12 @@ class CampTrainer(SavesWhole, RecordsMetrics, FeedsSchedule, PPOTrainerSeparateA
             f"{self.lineage.submitted} submitted episodes are still to be trained on",
         )
 
-    def _forget_later_updates(self) -> list[int]:
+    def _forget_later_updates(self, metrics_file: Path) -> list[int]:
         """Remove what earlier invocations wrote of updates that are made anew; returns those with metrics."""
         for file in Path(self.settings.output, ROLLOUT_DATA).glob("*.jsonl"):
             if file.stem.isdecimal() and int(file.stem) > self.global_steps:
                 file.unlink()
-        return self.journal.adopt(self.journal.metrics_file, last_step=self.global_steps)
+        return self.journal.adopt(metrics_file, last_step=self.global_steps)
 
     def on_init_end(self):
         super().on_init_end()
@@ -133,6 +134,10 @@ class CampTrainer(SavesWhole, RecordsMetrics, FeedsSchedule, PPOTrainerSeparateA
             super().fit(agent_loop_manager)
         except ControlledStop as stop:
             stop = getattr(stop, "cause", stop)  # Ray wraps what a worker raised
+            self._end_early(stop)
+            raise stop from None
+        except ray.exceptions.RayActorError as error:
+            stop = ControlledStop(f"a process of the run has died: {last_line(error)}", 3)
             self._end_early(stop)
             raise stop from None
         (*_, newest) = checkpoints.list_checkpoints(self.config.trainer.default_local_dir)
@@ -181,17 +186,19 @@ class CampTrainer(SavesWhole, RecordsMetrics, FeedsSchedule, PPOTrainerSeparateA
         A stop in the midst of an update keeps nothing: its episodes are used up and its weights are half changed, so
         the run goes on from the checkpoint before.
         """
-        if self._sampling:
+        if self._sampling or self._trained_step == self.global_steps:
             with suppress(ray.exceptions.RayError):  # a sampler may be what has died
                 self.standalone_checkpoint_manager.abort_replicas()
             self.global_steps = self._trained_step
             reissue_failed()
             if not checkpoints.checkpoint_folder(self.config.trainer.default_local_dir, self.global_steps).exists():
-                self._save_checkpoint()
+                try:
+                    self._save_checkpoint()
+                except ray.exceptions.RayActorError as error:  # a learner is what has died
+                    self.journal.event("note", text=f"no checkpoint can be written: {last_line(error)}")
         self._shutdown_dump_executor()
         self._write_counters()
         self._tell_notes()
-        self.logger.log(data=ray.get(self.ledger.close_step.remote()), step=self._trained_step + 1)
         self.journal.event("stop", step=self.global_steps, reason=stop.reason, exit_code=stop.exit_code)
 
     def _tell_notes(self) -> None:

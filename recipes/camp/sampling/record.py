@@ -60,9 +60,9 @@ def record_of(
 
 
 def success_rate(records: Sequence[EpisodeRecord]) -> float | None:
-    """The share of solved tasks; None where the service does not say.
+    """The share of solved tasks; None where the service does not say of some that ended by it.
 
-    An episode that came to a limit of ours is not solved. Pure.
+    An episode that came to a limit of ours is not solved, so it is 0 when all of them did. Pure.
     """
     told = any(record.success is not None for record in records)
     if not told and not all(record.limit is not None for record in records):
