@@ -1,8 +1,14 @@
-"""The learning curve of a run: ``python -m onepo.report.curves RUN`` draws RUN/curve.png from its metrics file."""
+"""The learning curve of a run: ``python -m onepo.report.curves RUN`` draws RUN/curve.png from its metrics file.
+
+Of a run of OnePO these are accuracies, of a run of CAMP the rewards of its domains.
+"""
 
 import json
+import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -16,6 +22,8 @@ CURVES = {  # metric: label
     "onepo/student_acc": "accuracy of the student's rollouts",
     "onepo/retirement_rate": "retirement rate of the teacher",
 }
+DOMAIN_REWARD = re.compile(r"domain/(.+)/reward")
+RECENT = 20  # updates whose mean is drawn: an update has only some episodes of a domain
 
 
 def read_metric(run: Path, name: str) -> tuple[list[int], list[float]]:
@@ -24,10 +32,28 @@ def read_metric(run: Path, name: str) -> tuple[list[int], list[float]]:
     Raises:
         FileNotFoundError: the run has no metrics file.
     """
-    whole = [line for line in (run / METRICS_FILE).read_text().splitlines(keepends=True) if line.endswith("\n")]
-    records = [json.loads(line) for line in whole]
-    points = {record["step"]: record[name] for record in records if record.get(name) is not None}
+    points = {record["step"]: record[name] for record in _records(run) if record.get(name) is not None}
     return list(points), list(points.values())
+
+
+def read_domains(run: Path) -> list[str]:
+    """The domains whose rewards were recorded.
+
+    Raises:
+        FileNotFoundError: the run has no metrics file.
+    """
+    return sorted({found[1] for record in _records(run) for name in record if (found := DOMAIN_REWARD.fullmatch(name))})
+
+
+def _records(run: Path) -> list[dict[str, Any]]:
+    whole = [line for line in (run / METRICS_FILE).read_text().splitlines(keepends=True) if line.endswith("\n")]
+    return [json.loads(line) for line in whole]
+
+
+def recent_means(values: Sequence[float]) -> list[float]:
+    """For each value the mean of the ``RECENT`` ones that end with it, or of fewer at the beginning."""
+    windows = (values[max(0, end - RECENT) : end] for end in range(1, len(values) + 1))
+    return [sum(window) / len(window) for window in windows]
 
 
 def draw_run(run: Path) -> Path:
@@ -38,6 +64,9 @@ def draw_run(run: Path) -> Path:
         if steps:
             marker = "o" if name.startswith("validation") else None
             axes.plot(steps, values, label=label, marker=marker)
+    for domain in read_domains(run):
+        steps, values = read_metric(run, f"domain/{domain}/reward")
+        axes.plot(steps, recent_means(values), label=f"reward in {domain}, mean of {RECENT} updates")
     axes.set(xlabel="training step", ylim=(-0.03, 1.03), title=run.resolve().name)
     return save(figure, axes, run / "curve.png")
 
@@ -71,6 +100,10 @@ def main(arguments: list[str]) -> int:
     steps, values = read_metric(run, "validation/acc")
     if steps:
         print(f"held-out accuracy: {values[0]:.3f} at step {steps[0]}, {values[-1]:.3f} at step {steps[-1]}")
+    for domain in read_domains(run):
+        _, values = read_metric(run, f"domain/{domain}/reward")
+        first, last = (sum(part) / len(part) for part in (values[:RECENT], values[-RECENT:]))
+        print(f"reward in {domain}: {first:.3f} in the first {RECENT} updates, {last:.3f} in the last {RECENT}")
     print(f"curve: {picture}\nmetrics: {run / METRICS_FILE}")
     return 0
 

@@ -20,19 +20,8 @@ def inputs(tmp_path_factory):
 @pytest.mark.parametrize(
     ("changes", "overrides", "told"),
     [
-        ({"--student": "/none"}, ["device=cpu"], "--student=/none"),
         ({}, ["device=cpu"], "and the student has 4096 positions"),
-        (
-            {"--tasks": "/none.jsonl"},
-            ["device=cpu", "data.max_response_length=1024"],
-            "schedule /none.jsonl: cannot be",
-        ),
         ({"--records": "/"}, ["device=cpu", "data.max_response_length=1024"], "--records /: cannot be written: name a"),
-        (
-            {"--records": "/none/x"},
-            ["device=cpu", "data.max_response_length=1024"],
-            "--records /none/x: its folder does",
-        ),
     ],
 )
 def test_what_is_in_the_way_is_told_in_a_line(changes, overrides, told, inputs, tmp_path):
