@@ -1,4 +1,4 @@
-"""The OnePO policy loss: clipped PPO with a probability floor on the tokens of teacher rows.
+"""Policy losses: OnePO's clipped PPO with a probability floor on the tokens of teacher rows, and K1 distillation.
 
 B rows, T response tokens; every tensor is [B, T]. ``c`` is the probability floor, ``pi = exp(log_prob)``.
 
@@ -26,6 +26,28 @@ class _SumWithKnownSlope(torch.autograd.Function):
     def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None, None]:
         (slope,) = ctx.saved_tensors
         return grad_output * slope, None, None
+
+
+def _clipped_objective(
+    *, log_ratio: Tensor, advantage: Tensor, clip_ratio_low: float, clip_ratio_high: float, clip_ratio_c: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """PPO's clipped objective with dual clip, token by token; ``log_ratio`` is used up.
+
+    Returns:
+        The losses, their derivatives with respect to ``log_prob``, and which of them are clipped and lower-clipped.
+    """
+    bounded_ratio = log_ratio.abs() > _MAX_LOG_RATIO
+    ratio = log_ratio.clamp_(-_MAX_LOG_RATIO, _MAX_LOG_RATIO).exp_()
+    plain = -advantage * ratio
+    bounded = -advantage * ratio.clamp_(1 - clip_ratio_low, 1 + clip_ratio_high)
+    ceiling = -advantage * clip_ratio_c
+    clipped = bounded > plain
+    token_loss = torch.maximum(plain, bounded)
+    lower_clipped = (advantage < 0) & (token_loss > ceiling)
+    token_loss = torch.where(lower_clipped, ceiling, token_loss)
+    # -A * ratio is its own derivative with respect to log_prob; every other branch is constant.
+    slope = plain.masked_fill_(clipped | lower_clipped | bounded_ratio, 0)
+    return token_loss, slope, clipped, lower_clipped
 
 
 def onepo_policy_loss(
@@ -85,19 +107,13 @@ def onepo_policy_loss(
         log_ratio.masked_fill_(imitated, 0)
         del c_over_pi
 
-        # The clipped objective with dual clip.
-        ratio = log_ratio.clamp(-_MAX_LOG_RATIO, _MAX_LOG_RATIO).exp_()
-        plain = -advantage * ratio
-        bounded = -advantage * ratio.clamp_(1 - clip_ratio_low, 1 + clip_ratio_high)
-        ceiling = -advantage * clip_ratio_c
-        clipped = bounded > plain
-        token_loss = torch.maximum(plain, bounded)
-        lower_clipped = (advantage < 0) & (token_loss > ceiling)
-        token_loss = torch.where(lower_clipped, ceiling, token_loss)
-
-        # -A * ratio is its own derivative with respect to lp; every other branch is constant.
-        slope = plain.masked_fill_(clipped | lower_clipped | (log_ratio.abs() > _MAX_LOG_RATIO), 0)
-
+        token_loss, slope, clipped, lower_clipped = _clipped_objective(
+            log_ratio=log_ratio,
+            advantage=advantage,
+            clip_ratio_low=clip_ratio_low,
+            clip_ratio_high=clip_ratio_high,
+            clip_ratio_c=clip_ratio_c,
+        )
         response_tokens = mask.sum()
         metrics = {
             "onepo/floored_tokens": floored.sum(),
@@ -111,5 +127,62 @@ def onepo_policy_loss(
         }
 
     # An empty sum is 0 even if no token exists anywhere (denominator 0).
+    denominator = denominator + (response_tokens == 0).to(dtype)
+    return _SumWithKnownSlope.apply(log_prob.to(dtype), token_loss, slope) / denominator, metrics
+
+
+def k1_policy_loss(
+    *,
+    log_prob: Tensor,
+    old_log_prob: Tensor,
+    teacher_log_prob: Tensor,
+    response_mask: Tensor,
+    clip_ratio_low: float,
+    clip_ratio_high: float,
+    clip_ratio_c: float,
+    loss_max_clamp: float | None = None,
+    denominator: float | Tensor,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Sum of clipped PPO losses whose advantage is the teacher's signal, divided by ``denominator``.
+
+    For a sampled token ``k1 = log_prob - teacher_log_prob`` estimates KL(student || teacher) without bias. Its own
+    gradient does not contain the teacher, so ``-k1`` serves as the token's advantage and gets no gradient.
+
+    Args:
+        log_prob: [B, T] log-probabilities of the sampled tokens under the student; the only input that receives a
+            gradient.
+        old_log_prob: [B, T] under the student that starts the update.
+        teacher_log_prob: [B, T] under the teacher, at temperature 1.
+        response_mask: [B, T] bool or 0/1, tokens to learn from. Whatever the tensors hold elsewhere is never read.
+        clip_ratio_low, clip_ratio_high, clip_ratio_c: as in :func:`onepo_policy_loss`.
+        loss_max_clamp: ``k1`` is cut to [-it, it] nats; None: it is not.
+        denominator: tokens of the global batch.
+
+    Returns:
+        Loss and metrics, as in :func:`onepo_policy_loss`; ``distillation/k1_sum`` is of the values before they are cut.
+    """
+    dtype = torch.promote_types(log_prob.dtype, torch.float32)
+    with torch.no_grad():
+        mask = response_mask.bool()
+        lp = torch.where(mask, log_prob, 0).to(dtype)
+        old = torch.where(mask, old_log_prob, 0).to(dtype)
+        k1 = lp - torch.where(mask, teacher_log_prob, 0).to(dtype)
+        bound = math.inf if loss_max_clamp is None else loss_max_clamp
+        token_loss, slope, clipped, lower_clipped = _clipped_objective(
+            log_ratio=lp - old,
+            advantage=-k1.clamp(-bound, bound),
+            clip_ratio_low=clip_ratio_low,
+            clip_ratio_high=clip_ratio_high,
+            clip_ratio_c=clip_ratio_c,
+        )
+        response_tokens = mask.sum()
+        metrics = {
+            "distillation/k1_sum": k1.sum(),
+            "distillation/abs_k1_sum": k1.abs().sum(),
+            "distillation/cut_tokens": (k1.abs() > bound).sum(),
+            "distillation/clipped_tokens": clipped.sum(),
+            "distillation/lower_clipped_tokens": lower_clipped.sum(),
+            "distillation/response_tokens": response_tokens,
+        }
     denominator = denominator + (response_tokens == 0).to(dtype)
     return _SumWithKnownSlope.apply(log_prob.to(dtype), token_loss, slope) / denominator, metrics
