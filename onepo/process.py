@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from onepo.errors import UserError
 
 _BACKENDS = Path(__file__).parent / "config" / "backend"
+_LONGEST_SOCKET_DIR = 30  # bytes; the launchers have the same limit
 
 
 def choose_ray(config: DictConfig, private_dir: str | None) -> str | None:
@@ -29,10 +30,16 @@ def choose_ray(config: DictConfig, private_dir: str | None) -> str | None:
             for name in ("num_cpus", "num_gpus", "include_dashboard"):  # the cluster has its own
                 options.pop(name, None)
             return None
-        private_dir = private_dir or tempfile.mkdtemp(prefix="onepo-")
+        private_dir = private_dir or tempfile.mkdtemp(prefix="onepo-", dir=_place_for_sockets())
         # Ray opens its own directory to everybody, so it gets one inside the directory that only this user can enter
         options._temp_dir = f"{private_dir}/r"
         return private_dir
+
+
+def _place_for_sockets() -> str:
+    """Where temporary files go, unless its name leaves no room for those of Ray's sockets in a path of 107 bytes."""
+    place = tempfile.gettempdir()
+    return place if len(os.fsencode(place)) <= _LONGEST_SOCKET_DIR else "/tmp"
 
 
 def chosen_device(overrides: Sequence[str]) -> str:

@@ -36,7 +36,7 @@ def _clipped_objective(
     Returns:
         The losses, their derivatives with respect to ``log_prob``, and which of them are clipped and lower-clipped.
     """
-    bounded_ratio = log_ratio.abs() > _MAX_LOG_RATIO
+    beyond = log_ratio.abs() > _MAX_LOG_RATIO
     ratio = log_ratio.clamp_(-_MAX_LOG_RATIO, _MAX_LOG_RATIO).exp_()
     plain = -advantage * ratio
     bounded = -advantage * ratio.clamp_(1 - clip_ratio_low, 1 + clip_ratio_high)
@@ -46,7 +46,7 @@ def _clipped_objective(
     lower_clipped = (advantage < 0) & (token_loss > ceiling)
     token_loss = torch.where(lower_clipped, ceiling, token_loss)
     # -A * ratio is its own derivative with respect to log_prob; every other branch is constant.
-    slope = plain.masked_fill_(clipped | lower_clipped | bounded_ratio, 0)
+    slope = plain.masked_fill_(clipped | lower_clipped | beyond, 0)
     return token_loss, slope, clipped, lower_clipped
 
 

@@ -2,7 +2,7 @@
 
 import ipaddress
 import urllib.request
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from onepo.errors import UserError
 
@@ -15,17 +15,34 @@ def chat_url(url: str) -> str:
     Raises:
         UserError: it is no HTTP URL, or holds a password, which would be shown with it.
     """
+    parts = _parts(url, "a chat endpoint")
+    path = parts.path.rstrip("/")
+    return urlunsplit(parts._replace(path=path if path.endswith(CHAT_PATH) else path + CHAT_PATH, fragment=""))
+
+
+def server_url(url: str) -> str:
+    """The address of an inference server without the ``/v1`` that people are used to give with it.
+
+    Raises:
+        UserError: it is no HTTP URL, has a query, or holds a password.
+    """
+    parts = _parts(url, "an inference server")
+    if parts.query:
+        raise UserError(f"the address of {parts.hostname} has a query, and an inference server takes none")
+    return urlunsplit(parts._replace(path=parts.path.rstrip("/").removesuffix("/v1"), fragment=""))
+
+
+def _parts(url: str, what: str) -> SplitResult:
     try:
         parts = urlsplit(url.strip())
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:  # brackets or a port that are none
         usable = False
     if not usable:
-        raise UserError(f"{url!r} is no address of a chat endpoint: give it as http://HOST:PORT/v1")
+        raise UserError(f"{url!r} is no address of {what}: give it as http://HOST:PORT/v1")
     if parts.username is not None or parts.password is not None:
         raise UserError(f"the address of {parts.hostname} holds a user name or password: give an API key instead")
-    path = parts.path.rstrip("/")
-    return urlunsplit(parts._replace(path=path if path.endswith(CHAT_PATH) else path + CHAT_PATH, fragment=""))
+    return parts
 
 
 def plain_address_problem(url: str) -> str | None:

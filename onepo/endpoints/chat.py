@@ -1,18 +1,11 @@
-"""An asynchronous client of one OpenAI-compatible chat endpoint.
+"""An asynchronous client of one OpenAI-compatible chat endpoint."""
 
-What is tried again here is an endpoint that is away (``OutageClock``), and nothing else: a request that timed out or
-broke the server is for the caller to repeat, who may want to change it, and one that was refused is for nobody.
-"""
-
-import asyncio
 import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-import aiohttp
-
-from onepo.endpoints.address import chat_url, proxy_for, without_query
-from onepo.endpoints.answers import Completion, is_context_length, one_line, own_words, read_completion, seconds_to_wait
+from onepo.endpoints.address import chat_url
+from onepo.endpoints.answers import Completion, read_completion
 from onepo.endpoints.errors import (
     ContextLengthExceeded,
     EndpointError,
@@ -21,8 +14,7 @@ from onepo.endpoints.errors import (
     RequestTimedOut,
     ServerFailed,
 )
-from onepo.endpoints.outage import OutageClock
-from onepo.errors import UserError
+from onepo.endpoints.transport import JsonEndpoint, sendable_key
 
 __all__ = [
     "ChatEndpoint",
@@ -38,10 +30,6 @@ __all__ = [
     "sendable_key",
 ]
 
-_CONNECT_TIMEOUT = 10.0  # seconds; a connection comes about at once, or the endpoint is away
-_KEEP_ALIVE = 4.0  # seconds; the servers of vLLM and SGLang close a connection after 5 idle ones, and must not be first
-# busy or not reachable behind a gateway; the numbers from 520 on are those of common proxies
-_AWAY = frozenset({408, 425, 429, 502, 503, 504, *range(520, 525), 529, 530})
 _LONGEST_ANSWER = 2**22  # bytes; no answer that is asked for has a hundredth of it
 
 
@@ -66,49 +54,23 @@ class RequestForm:
         return dataclasses.asdict(self)
 
 
-class ChatEndpoint:
-    """One endpoint for the whole run, in one event loop.
-
-    The HTTP client is aiohttp. At 64 requests in flight, answered after 100 ms, httpx came to an eighth of the possible
-    throughput at 11 ms of CPU time a request, since its pool looks through all connections for each request. aiohttp
-    came to 93 % at 0.2 ms (``benchmarks/grader_throughput.py``, on two cores with nothing else running).
+class ChatEndpoint(JsonEndpoint):
+    """A ``JsonEndpoint`` whose answers are chat completions.
 
     Args:
         url: complete, as ``chat_url`` gives it.
         model: the name it is served by.
         form: the fields it takes.
-        timeout: seconds for one whole answer, connecting included.
-        max_concurrency: requests in flight; the others wait their turn, which is not part of ``timeout``. A request
-            that waits for an absent endpoint keeps its place.
-        outage_limit: seconds to wait for an endpoint that is away.
-        api_key: sent as bearer token; without one there is no such header.
+        options: the others of ``JsonEndpoint``.
 
     Raises:
         UserError: the key cannot be sent.
     """
 
-    def __init__(
-        self,
-        *,
-        url: str,
-        model: str,
-        form: RequestForm,
-        timeout: float,
-        max_concurrency: int,
-        outage_limit: float,
-        api_key: str | None,
-    ):
-        self._url = url
-        self._shown = without_query(url)
-        self._proxy = proxy_for(url)
+    def __init__(self, *, url: str, model: str, form: RequestForm, **options: Any):
+        super().__init__(url=url, answers="chat completion", longest_answer=_LONGEST_ANSWER, **options)
         self._model = model
         self._form = form
-        self._timeout = timeout
-        self._outage_limit = outage_limit
-        self._api_key = sendable_key(api_key, f"the API key for {self._shown}")
-        self._slots = asyncio.Semaphore(max_concurrency)
-        self._outages = OutageClock(outage_limit)
-        self._session: aiohttp.ClientSession | None = None
 
     async def complete(
         self,
@@ -127,24 +89,8 @@ class ChatEndpoint:
             EndpointError: there is none; the subclasses tell why.
         """
         body = self._body(messages, temperature, max_tokens, schema)
-        retrying = self._outages.retrying()
-        async with self._slots:
-            try:
-                completion = await retrying(self._send, body)
-            except EndpointError as error:
-                error.requests = retrying.statistics["attempt_number"]
-                raise
-        return dataclasses.replace(completion, requests=retrying.statistics["attempt_number"])
-
-    @property
-    def given_up(self) -> bool:
-        """The outage limit has passed, and no answer has come since; each request is tried once."""
-        return self._outages.given_up
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        if self._session is not None:
-            await self._session.close()
+        completion, requests = await self.post(body, read=read_completion)
+        return dataclasses.replace(completion, requests=requests)
 
     def _body(
         self, messages: list[dict[str, str]], temperature: float, max_tokens: int, schema: dict[str, Any] | None
@@ -158,86 +104,3 @@ class ChatEndpoint:
             named = {"name": "answer", "schema": schema, "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": named}
         return body | self._form.extra_body
-
-    async def _send(self, body: dict[str, Any]) -> Completion:
-        try:
-            async with self._client().post(self._url, json=body, allow_redirects=False, proxy=self._proxy) as response:
-                content = await self._read(response)
-        except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
-            raise self._unavailable(one_line(_broken(error), secret=self._api_key)) from error
-        except asyncio.TimeoutError:
-            raise RequestTimedOut(f"{self._shown} had not answered after {self._timeout:g} s") from None
-        except aiohttp.ClientResponseError as error:
-            # without its cause, which shows the request's headers and with them the key
-            raise ServerFailed(f"{self._shown} gave no HTTP answer: {self._words(error.message.encode())}") from None
-        except (aiohttp.ClientError, ValueError) as error:  # an address that only the library finds wrong
-            raise ServerFailed(f"{self._shown} cannot be asked: {self._words(str(error).encode())}") from None
-        if response.status in _AWAY:
-            retry_after = seconds_to_wait(response.headers.get("Retry-After"))
-            raise self._unavailable(f"HTTP {response.status}: {self._words(content)}", retry_after)
-        self._outages.answered()
-        if response.status >= 300:
-            raise self._refusal(response, content)
-        try:
-            return read_completion(content)
-        except ValueError:
-            raise ServerFailed(f"{self._shown} answered no chat completion: {self._words(content)}") from None
-
-    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
-        content = bytearray()
-        async for part in response.content.iter_chunked(2**16):
-            content += part
-            if len(content) > _LONGEST_ANSWER:
-                raise ServerFailed(f"{self._shown} answered more than {_LONGEST_ANSWER // 2**20} MiB")
-        return bytes(content)
-
-    def _client(self) -> aiohttp.ClientSession:
-        if self._session is None:  # made by the first request, which runs in the loop that it belongs to
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE),  # the slots are the limit
-                timeout=aiohttp.ClientTimeout(total=self._timeout, sock_connect=_CONNECT_TIMEOUT),
-                headers={} if self._api_key is None else {"Authorization": f"Bearer {self._api_key}"},
-                # With True, passwords of ~/.netrc would be sent along with taking the environment's proxies.
-                trust_env=False,
-            )
-        return self._session
-
-    def _refusal(self, response: aiohttp.ClientResponse, content: bytes) -> EndpointError:
-        status, words = response.status, self._words(content)
-        if status >= 500:
-            return ServerFailed(f"{self._shown} failed on the request (HTTP {status}): {words}", broke=True)
-        if status < 400:
-            place = without_query(response.headers.get("Location", "no place"))
-            words = f"it redirects to {one_line(place, secret=self._api_key)}"
-        kind = ContextLengthExceeded if is_context_length(status, words) else RequestRefused
-        return kind(f"{self._shown} refuses the request (HTTP {status}): {words}", status)
-
-    def _unavailable(self, reason: str, retry_after: float = 0.0) -> EndpointUnavailable:
-        limit = f"the outage limit of {self._outage_limit:g} s"
-        explanation = f"{self._shown} gave no answer within {limit}: {reason}"
-        return EndpointUnavailable(explanation, f"{self._shown}: {reason}", retry_after)
-
-    def _words(self, content: bytes) -> str:
-        return own_words(content, secret=self._api_key)
-
-
-def _broken(error: aiohttp.ClientError) -> str:
-    if isinstance(error, aiohttp.ServerTimeoutError):
-        return f"no connection within {_CONNECT_TIMEOUT:g} s"
-    if isinstance(error, aiohttp.ClientConnectorError):
-        reason = "refused" if isinstance(error.os_error, ConnectionRefusedError) else error.strerror or error.os_error
-        return f"no connection to {error.host}:{error.port}: {reason}"
-    return f"the connection broke: {error}"
-
-
-def sendable_key(api_key: str | None, what: str) -> str | None:
-    """The key without white space around it, which files and variables tend to have; None when nothing is left.
-
-    Raises:
-        UserError: ``what``, which is how to call it, cannot be sent.
-    """
-    key = (api_key or "").strip()
-    if not (key.isascii() and key.isprintable()):
-        # said here, because the HTTP library's own error would quote it
-        raise UserError(f"{what} holds characters that cannot be sent, such as a line break")
-    return key or None

@@ -115,8 +115,10 @@ def test_an_evaluation_that_is_interrupted_leaves_nothing(games, student, tmp_pa
         *("--", "device=cpu", "data.max_prompt_length=2600", "data.max_response_length=1200"),
         TMPDIR=str(own),
     )
-    said = iter(under_way.stderr.readline, "")
-    assert "loading the student\n" in said  # Ray is there, and has put its own handlers in the place of ours
+    said = []
+    while "loading the student\n" not in said:  # Ray is there then, and has put its own handlers in the place of ours
+        assert (line := under_way.stderr.readline()), said
+        said.append(line)
     under_way.send_signal(SIGTERM)
     out, errors = under_way.communicate(timeout=120)
     assert (under_way.returncode, out, errors) == (143, "", "")
