@@ -1,7 +1,5 @@
 """Between verl's learner, which holds ragged rows, and the pure OnePO loss, which takes rectangles."""
 
-import logging
-
 import torch
 from tensordict import TensorDict
 from verl.trainer.ppo.core_algos import agg_loss, kl_penalty
@@ -10,10 +8,8 @@ from verl.workers.config import ActorConfig
 from verl.workers.utils.padding import no_padding_2_padding
 
 from onepo.algorithms.losses import onepo_policy_loss
-from onepo.errors import ControlledStop
 from onepo.rollout.rows import TEACHER_MASK
-
-logger = logging.getLogger(__name__)
+from onepo.trainers.rectangles import refuse_non_finite, response_window
 
 
 def onepo_loss(
@@ -30,13 +26,13 @@ def onepo_loss(
     log_prob = no_padding_2_padding(model_output["log_probs"], data)  # [B, T]
     rows = data.select("response_mask", "old_log_probs", "advantages").to_padded_tensor()
     response_mask = rows["response_mask"].bool()
-    _refuse_non_finite(data, response_mask, log_prob, rows["old_log_probs"], rows["advantages"], dp_group=dp_group)
+    refuse_non_finite(data, response_mask, log_prob, rows["old_log_probs"], rows["advantages"], dp_group=dp_group)
     loss, sums = onepo_policy_loss(
         log_prob=log_prob,
         old_log_prob=rows["old_log_probs"],
         advantages=rows["advantages"],
         response_mask=response_mask,
-        teacher_mask=_response_window(data[TEACHER_MASK], response_mask),
+        teacher_mask=response_window(data[TEACHER_MASK].unbind(), response_mask),
         probability_floor=probability_floor,
         clip_ratio_low=config.clip_ratio_low,
         clip_ratio_high=config.clip_ratio_high,
@@ -65,33 +61,3 @@ def onepo_loss(
         loss = loss + config.kl_loss_coef * kl
         metrics["kl_loss"] = kl
     return loss, Metric.from_dict(metrics, aggregation=AggregationType.SUM)
-
-
-def _response_window(field: torch.Tensor, response_mask: torch.Tensor) -> torch.Tensor:
-    """A ragged per-token field as [B, T].
-
-    Rows that verl adds to fill up a batch copy the fields of another row, whose length need not be theirs; their
-    response mask is 0, so what is cut off or filled in here never counts.
-    """
-    window = torch.zeros_like(response_mask)
-    for row, values in enumerate(field.unbind()):
-        length = min(len(values), window.shape[1])
-        window[row, :length] = values[:length].to(window.device)
-    return window
-
-
-def _refuse_non_finite(data: TensorDict, mask: torch.Tensor, *tensors: torch.Tensor, dp_group) -> None:
-    bad_rows = torch.stack([(~torch.isfinite(tensor) & mask).any(dim=1) for tensor in tensors]).any(dim=0)  # [B]
-    # every rank must raise together: one that went on would wait for the others in a collective for ever
-    anywhere = bad_rows.any().to(torch.int32)
-    if dp_group is not None:
-        torch.distributed.all_reduce(anywhere, op=torch.distributed.ReduceOp.MAX, group=dp_group)
-    if not anywhere:
-        return
-    uids = [uid for uid, bad in zip(data["uid"], bad_rows.tolist(), strict=True) if bad]
-    where = f"prompts {uids}" if uids else "rows of another rank"
-    raise ControlledStop(
-        f"step {data['global_steps'][0]}: a log-probability or advantage is not finite in {where}; "
-        "this mini-batch was not learned",
-        exit_code=3,
-    )

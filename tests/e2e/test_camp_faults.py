@@ -117,8 +117,8 @@ def test_an_evaluation_that_is_interrupted_leaves_nothing(games, student, tmp_pa
     )
     said = []
     while "loading the student\n" not in said:  # Ray is there then, and has put its own handlers in the place of ours
-        assert (line := under_way.stderr.readline()), said
-        said.append(line)
+        said.append(under_way.stderr.readline())
+        assert said[-1], said
     under_way.send_signal(SIGTERM)
     out, errors = under_way.communicate(timeout=120)
     assert (under_way.returncode, out, errors) == (143, "", "")

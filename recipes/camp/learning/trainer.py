@@ -51,7 +51,7 @@ class CampTrainer(SavesWhole, RecordsMetrics, FeedsSchedule, PPOTrainerSeparateA
         self.lineage = Lineage()
         # of the files as they are now: they may move while the run goes on
         self._facts = run_facts(config, routes)
-        self._sampling = False
+        self._learning = False  # episodes are taken out, and the weights have not learned from them yet
         self._trained_step = 0  # the last update that is complete
         super().__init__(config)
 
@@ -149,13 +149,9 @@ class CampTrainer(SavesWhole, RecordsMetrics, FeedsSchedule, PPOTrainerSeparateA
         super().on_step_begin()
         self.journal.event("begin", step=self.global_steps)
 
-    def on_sample_begin(self):
-        super().on_sample_begin()
-        self._sampling = True
-
     def on_sample_end(self):
         super().on_sample_end()
-        self._sampling = False
+        self._learning = True
         self.journal.event("phase", name="learning from the episodes")
 
     def step(self, metrics, timing_raw):
@@ -164,11 +160,16 @@ class CampTrainer(SavesWhole, RecordsMetrics, FeedsSchedule, PPOTrainerSeparateA
         keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
         self.lineage.trained_on(self.global_steps, [int(key.split("_")[0]) for key in keys])
         self._trained_step = self.global_steps
+        self._learning = False
         extra = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
         records = [EpisodeRecord.model_validate(fields[RECORD]) for fields in extra.pop("extra_fields").tolist()]
         self._write_episodes(records)
-        metrics.update(domain_metrics(records, update=self.global_steps))
+        metrics.update(self.update_metrics(records, keys=keys, partition=batch.partition_id))
         return batch
+
+    def update_metrics(self, records: list[EpisodeRecord], *, keys: list[str], partition: str) -> dict[str, float]:
+        """What is told of an update's episodes; ``keys`` are theirs in verl's queue, in the same order."""
+        return domain_metrics(records, update=self.global_steps)
 
     def _check_progress(self) -> None:
         """Raise if the waiting has no end: an episode or a service that failed for good, or a worker that died."""
@@ -186,7 +187,7 @@ class CampTrainer(SavesWhole, RecordsMetrics, FeedsSchedule, PPOTrainerSeparateA
         A stop in the midst of an update keeps nothing: its episodes are used up and its weights are half changed, so
         the run goes on from the checkpoint before.
         """
-        if self._sampling or self._trained_step == self.global_steps:
+        if not self._learning:
             with suppress(ray.exceptions.RayError):  # a sampler may be what has died
                 self.standalone_checkpoint_manager.abort_replicas()
             self.global_steps = self._trained_step

@@ -1,0 +1,45 @@
+"""What an update learned from the teacher, in figures. Pure."""
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+_QUANTILES = {"p05": 0.05, "p50": 0.5, "p95": 0.95}
+_NEAR = 0.1  # of ln(vocabulary)
+_MOST = 0.9
+
+
+def distillation_metrics(k1: Sequence[Tensor], domains: Sequence[str], *, loss_max_clamp: float | None) -> dict:
+    """How far the student is from the teacher: 0 when they agree, positive when the student is surer of itself.
+
+    Args:
+        k1: of each episode, log-probability of its sampled tokens under the student minus that under the teacher.
+        domains: of each episode.
+        loss_max_clamp: where the loss cuts ``k1`` off, None: nowhere.
+    """
+    by_domain: dict[str, list[Tensor]] = defaultdict(list)
+    for row, domain in zip(k1, domains, strict=True):
+        by_domain[domain].append(row)
+    every = torch.cat(list(k1))
+    if not len(every):
+        return {}
+    found = {"distillation/kl": every.mean().item(), "distillation/tokens": len(every)}
+    quantiles = torch.quantile(every, torch.tensor(list(_QUANTILES.values()), dtype=every.dtype))
+    found |= {f"distillation/k1_{name}": value.item() for name, value in zip(_QUANTILES, quantiles, strict=True)}
+    if loss_max_clamp is not None:
+        found["distillation/cut_share"] = (every.abs() > loss_max_clamp).double().mean().item()
+    for domain, rows in sorted(by_domain.items()):
+        tokens = torch.cat(rows)
+        if len(tokens):
+            found[f"domain/{domain}/kl"] = tokens.mean().item()
+    return found
+
+
+def knows_nothing(teacher_log_prob: Tensor, vocabulary: int) -> bool:
+    """Whether a teacher finds nearly every token as likely as any other: its weights are broken or were not loaded."""
+    uniform = math.log(vocabulary)
+    near = (teacher_log_prob + uniform).abs() < _NEAR * uniform
+    return len(near) > 0 and near.double().mean().item() > _MOST

@@ -1,0 +1,51 @@
+"""What is told of an update that a teacher taught."""
+
+import math
+
+import pytest
+import torch
+
+from camp.opd.metrics import distillation_metrics, knows_nothing
+
+
+def test_figures_by_hand():
+    k1 = [torch.tensor([0.0, 2.0]), torch.tensor([12.0]), torch.tensor([-1.0, 1.0, -2.0])]
+    found = distillation_metrics(k1, ["games", "quests", "games"], loss_max_clamp=10.0)
+    assert found == pytest.approx(
+        {
+            "distillation/kl": 2.0,
+            "distillation/tokens": 6,
+            "distillation/k1_p05": -1.75,
+            "distillation/k1_p50": 0.5,
+            "distillation/k1_p95": 9.5,
+            "distillation/cut_share": 1 / 6,
+            "domain/games/kl": 0.0,
+            "domain/quests/kl": 12.0,
+        }
+    )
+
+
+def test_without_a_clamp_nothing_is_cut():
+    assert "distillation/cut_share" not in distillation_metrics([torch.ones(1)], ["games"], loss_max_clamp=None)
+
+
+def test_an_update_without_tokens_tells_nothing():
+    assert distillation_metrics([torch.ones(0)], ["games"], loss_max_clamp=10.0) == {}
+    found = distillation_metrics([torch.ones(0), torch.ones(2)], ["games", "quests"], loss_max_clamp=10.0)
+    assert "domain/games/kl" not in found and found["domain/quests/kl"] == 1
+
+
+@pytest.mark.parametrize(
+    ("scores", "expected"),
+    [
+        (torch.full((100,), -math.log(500)), True),
+        (-math.log(500) + 0.1 * torch.randn(100, generator=torch.Generator().manual_seed(0)), True),
+        (torch.cat([torch.full((85,), -math.log(500)), torch.full((15,), -0.1)]), False),
+        (torch.linspace(-12, 0, 100), False),  # on the average about the same
+        (torch.full((100,), -0.5), False),
+        (torch.full((100,), -15.0), False),  # far away, but of an opinion
+        (torch.zeros(0), False),
+    ],
+)
+def test_a_teacher_that_knows_nothing(scores, expected):
+    assert knows_nothing(scores, 500) is expected
