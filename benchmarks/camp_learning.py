@@ -1,6 +1,6 @@
 """Does CAMP RL learn? ``python benchmarks/camp_learning.py [--seeds 3]``
 
-CAMP's quickstart with several seeds, one after the other (about 12 minutes each on two cores), drawn in one picture.
+CAMP's quickstart with several seeds, one after the other (about 15 minutes each on two cores), drawn in one picture.
 Exit code 1 unless in every run, and in each domain, the mean reward of the last 20 updates is at least 1.5 times that
 of the first 20.
 """
