@@ -63,6 +63,7 @@ def set_process_environment(recipe: Path, *, device: str) -> None:
         variables = OmegaConf.select(OmegaConf.load(file), "ray_kwargs.ray_init.runtime_env.env_vars")
         os.environ.update({name: str(value) for name, value in (variables or {}).items()})
     if device == "cpu":
+        os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # Ray would count the learners' logical GPUs against it
         # Ray would give each worker one thread, and most of the time only some of them have work
         os.environ.setdefault("OMP_NUM_THREADS", str(os.cpu_count() or 1))
 

@@ -26,7 +26,6 @@ from camp.configuration import Named, compose_config
 from camp.routes import read_routes, refuse_template
 from camp.schedule import read_schedule
 from camp.services import ManagedServices, check_fingerprints
-from camp.sizes import context_problems
 from onepo.errors import UserError
 from onepo.process import choose_ray, chosen_device, keep_terminal, set_process_environment
 from onepo.servers.managed import ServerStartFailed
@@ -160,6 +159,7 @@ def _write_records(file: Path, records: Sequence["EpisodeRecord"]) -> None:
 
 
 def _check_student(config: DictConfig) -> None:
+    from camp.sizes import context_problems
     from onepo.preflight.model_directory import model_directory_problems
 
     model = config.actor_rollout_ref.model

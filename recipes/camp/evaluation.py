@@ -121,6 +121,8 @@ class Evaluation:
                     transcript, ending = await loop.play(row, route, self._sampling, stop_ids=self._stop_ids)
         except (SessionFault, PromptTooLong) as error:
             return str(error)
+        except Exception as error:  # the results of the others are not to be lost for it
+            return f"{type(error).__name__}: {error}"
         seconds = sum(turn.generating + turn.waiting for turn in transcript.turns)
         return record_of(row, transcript, ending, seconds=seconds, submitted_at=0)
 

@@ -52,6 +52,7 @@ _FIXED = {
     "trainer.total_epochs": 1,
 }
 
+_LONGEST_NAME = 255
 _GPUS = {
     "learners": "trainer.n_gpus_per_node",
     "samplers": "actor_rollout_ref.rollout.n_gpus_per_node",
@@ -203,6 +204,9 @@ def _output_problems(config: DictConfig, settings: Settings, named: Named, overr
     output, place = Path(settings.output), Path(settings.output)
     while not os.path.lexists(place):
         place = place.parent
+    if len(os.fsencode(output.name)) > _LONGEST_NAME:
+        yield f"--output {output}: its name is longer than {_LONGEST_NAME} bytes, which no file system takes"
+        return
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         yield f"--output {output} cannot be made: {place} is not a directory that you may write to"
         return

@@ -160,12 +160,13 @@ def _bound(plan: Plan, routes: Mapping[str, Route], facts: Mapping[str, ServiceF
     Raises:
         UserError: with a line for each domain that was to have tasks which its service has not.
     """
-    chosen = {name: plan.tasks.get(name) or facts[name].tasks for name in routes}
+    chosen = {name: dict.fromkeys(plan.tasks.get(name) or facts[name].tasks) for name in routes}
+    offered = {name: set(found.tasks) for name, found in facts.items()}
     if problems := [
         f"--tasks {name}=...: the service of {name} has no task {task}; it has {', '.join(facts[name].tasks) or 'none'}"
         for name, tasks in chosen.items()
         for task in tasks
-        if task not in facts[name].tasks
+        if task not in offered[name]
     ]:
         raise UserError("\n".join(problems))
     return {

@@ -58,7 +58,7 @@ def _is_routes(file: Path) -> bool:
     try:
         Routes.model_validate(json.loads(file.read_bytes()))
         return True
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 
@@ -68,7 +68,7 @@ def _is_schedule(file: Path) -> bool:
     try:
         ScheduledEpisode.model_validate_json(first)
         return True
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 

@@ -122,7 +122,7 @@ def read_schedule(file: Path) -> tuple[list[ScheduledEpisode], str]:
             (problem, *_) = error.errors()
             where = ".".join(map(str, problem["loc"]))
             raise UserError(f"schedule {file}, line {number + 1}: {where}: {problem['msg']}") from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"schedule {file}, line {number + 1}: is no JSON ({error})") from None
         if rows[-1].position != number:
             raise UserError(

@@ -23,6 +23,8 @@ from onepo.servers.engines import Command
 from onepo.servers.managed import ManagedServer, ServerStartFailed
 from onepo.servers.ports import port_holder
 
+_PROXIES = ("ALL_PROXY", "all_proxy", "HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy")
+_LONGEST_FACTS = 2**25  # bytes
 _PACKAGES = Path(__file__).parents[1]  # where `camp` is found
 _LOOK = aiohttp.ClientTimeout(10.0)
 
@@ -50,23 +52,31 @@ async def facts_of(url: str) -> ServiceFacts:
         async with aiohttp.ClientSession(timeout=_LOOK) as http:
             schema = await _get(http, url, "/schema")
             told = await _get(http, url, "/tasks", missing={})
-    except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError) as error:
+    except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError, RecursionError) as error:
         reason = one_line(str(error), secret=None) or type(error).__name__
         raise UserError(f"{url}: no OpenEnv server answers there ({reason})") from None
     tasks = told.get("tasks") if isinstance(told, dict) else None
-    if not isinstance(tasks, list) or not all(isinstance(name, str) for name in tasks):
+    if not isinstance(tasks, list) or not all(map(_is_name, tasks)):
         told, tasks = {}, []  # a service that is not ours may mean anything by it
     content = {"schema": schema, "tasks": tasks, "code": told.get("code")}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return ServiceFacts(tasks, hashlib.sha256(text.encode()).hexdigest())
 
 
+def _is_name(task: object) -> bool:
+    return isinstance(task, str) and task != "" and task.isprintable()
+
+
 async def _get(http: aiohttp.ClientSession, url: str, path: str, *, missing: Any = None) -> Any:
-    async with http.get(url + path, proxy=proxy_for(url)) as response:
+    async with http.get(url + path, proxy=proxy_for(url), allow_redirects=False) as response:
         if response.status == 404 and missing is not None:  # of services that are not ours
             return missing
-        response.raise_for_status()
-        return await response.json(content_type=None)
+        if response.status != 200:
+            raise ValueError(f"{path}: HTTP {response.status}")
+        content = await response.content.read(_LONGEST_FACTS)
+        while not response.content.at_eof() and len(content) < _LONGEST_FACTS:
+            content += await response.content.read(_LONGEST_FACTS - len(content))
+        return json.loads(content)
 
 
 async def facts_of_all(routes: Mapping[str, Route]) -> dict[str, ServiceFacts]:
@@ -136,9 +146,11 @@ async def check_sessions(name: str, route: Route, *, sessions: int) -> None:
         if not isinstance(fault, SessionFault):
             raise fault
     if faults:
+        few = faults[0].kind in ("full", "timed_out")
+        advice = ". Raise the session limit of the service, or train with fewer episodes at one time" if few else ""
         raise UserError(
             f"domain {name}: of {sessions} sessions, which may be under way at one time, {len(faults)} could not be "
-            f"begun: {faults[0]}. Raise the session limit of the service, or train with fewer episodes at one time"
+            f"begun: {faults[0]}{advice}"
         )
 
 
@@ -234,12 +246,14 @@ def _check_python(python: str) -> None:
 
 
 def _port_problem(name: str, route: Route) -> str | None:
-    address = urlsplit(route.url)
     try:
+        address = urlsplit(route.url)
         holder = port_holder(address.hostname, address.port)
         problem = holder and f"is in use by {holder}: end that, or prepare routes with another --first-port"
     except OSError as error:
         problem = f"cannot be used ({error.strerror})"
+    except ValueError:  # no address, or no name
+        return f"the service of {name}: {route.url} is no address to listen at: prepare routes with another --host"
     return problem and f"the service of {name}: port {address.port} of {address.hostname} {problem}"
 
 
@@ -249,5 +263,6 @@ def _command(python: str, route: Route) -> Command:
     # the environment of the services has nothing of ours but this package
     return Command(
         argv=(python, "-m", "camp.environments.run", route.managed.service, *arguments),
-        env={"PYTHONPATH": str(_PACKAGES)},
+        # and asks nobody else for anything: a library of theirs stops at a proxy that it has no package for
+        env={"PYTHONPATH": str(_PACKAGES), **dict.fromkeys(_PROXIES, "")},
     )

@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, BinaryIO, Literal
 
 import typer
 
@@ -76,9 +76,7 @@ def _train(named: Named, overrides: list[str], *, services: str, print_config: b
             if own:  # the run may have ended between the two
                 write_final_student(Path(named.resume), named.output)
             return 0
-        Path(named.output).mkdir(parents=True, exist_ok=True)
-        lock = hold(Path(named.output))
-        attempt = reserve_directory(Path(named.output, "state", time.strftime("%Y%m%d-%H%M%S")))
+        lock, attempt = _enter(Path(named.output))
     except KeyboardInterrupt:
         return 130
     except UserError as error:
@@ -90,6 +88,15 @@ def _train(named: Named, overrides: list[str], *, services: str, print_config: b
     config.camp.attempt_dir = str(attempt)
     with lock:
         return CampRun(config, checked.of_attempt(str(attempt)), [*map(masked_override, overrides)]).train()
+
+
+def _enter(output: Path) -> tuple[BinaryIO, Path]:
+    """Make the output, and this invocation's directory in it; the file that comes with it keeps others out."""
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        return hold(output), reserve_directory(output / "state" / time.strftime("%Y%m%d-%H%M%S"))
+    except OSError as error:
+        raise UserError(f"--output {output}: cannot be written to ({error.filename}: {error.strerror})") from None
 
 
 if __name__ == "__main__":

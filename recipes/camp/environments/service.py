@@ -17,6 +17,8 @@ from typing import Any
 from fastapi import FastAPI
 from openenv.core.env_server import Action, ConcurrencyConfig, Environment, Observation, State
 from openenv.core.env_server.http_server import create_fastapi_app
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 LONGEST_ACTION = 2**15  # characters of a response that are looked at, from its end
 _ACTION = re.compile(r"<action>(.*?)</action>", re.DOTALL | re.IGNORECASE)
@@ -123,7 +125,8 @@ class TextEnvironment(Environment[TextAction, TextObservation, State]):
     async def step_async(self, action: TextAction, timeout_s: float | None = None, **kwargs: Any) -> TextObservation:
         if self._episode is None:
             raise ValueError("there is no episode: reset first")
-        turn = await self._in_time(self._episode.act, action_of(action.text))
+        episode = self._episode
+        turn = await self._in_time(lambda: episode.act(action_of(action.text)))
         self._state.step_count += 1
         if done := turn.success is not None:
             self.close()
@@ -156,6 +159,23 @@ class TextEnvironment(Environment[TextAction, TextObservation, State]):
         raise TimeoutError(f"the {self._domain.name} service took more than {self._domain.seconds:g} s for a turn")
 
 
+class _NoWebPages:
+    """Refuses what a page in a browser sends, which can reach a service of this machine: nothing else has an origin."""
+
+    def __init__(self, app: ASGIApp):
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if any(name == b"origin" for name, _ in scope.get("headers", ())):
+            if scope["type"] == "websocket":
+                await receive()
+                await send({"type": "websocket.close", "code": 1008})
+            else:
+                await PlainTextResponse("not for web pages", 403)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+
 def create_app(domain: Domain, *, sessions: int, session_timeout: float) -> FastAPI:
     """The service of a domain.
 
@@ -166,6 +186,9 @@ def create_app(domain: Domain, *, sessions: int, session_timeout: float) -> Fast
     limits = ConcurrencyConfig(max_concurrent_envs=sessions, session_timeout=session_timeout)
     app = create_fastapi_app(lambda: TextEnvironment(domain), TextAction, TextObservation, concurrency_config=limits)
 
+    # one WebSocket is one session: these would begin others, which no connection ends
+    app.router.routes[:] = [route for route in app.router.routes if route.path not in ("/mcp", "/reset", "/step")]
+    app.add_middleware(_NoWebPages)
     facts = {"name": domain.name, "tasks": list(domain.tasks), "sessions": sessions, "code": code_of(domain)}
 
     @app.get("/tasks")

@@ -52,7 +52,10 @@ class Lineage:
 
         Raises:
             OSError, ValueError, LookupError, TypeError, AttributeError: it is not there, or damaged.
+            BrokenLineage: its rows do not add up.
         """
         state = json.loads((checkpoint / _FILE).read_text())
         trained = {int(update): [int(row) for row in rows] for update, rows in state["trained"].items()}
-        return cls(int(state["submitted"]), trained)
+        found = cls(int(state["submitted"]), trained)
+        found.check([int(row) for row in state["unfinished"]])
+        return found

@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 from pydantic import BaseModel
 
 from camp.departures import FACTS, learned_with, value_of
-from camp.learning.lineage import Lineage
+from camp.learning.lineage import BrokenLineage, Lineage
 from camp.routes import Routes
 from onepo.report.hashes import file_sha256
 from onepo.trainers.checkpoints import step_of
@@ -108,6 +108,6 @@ def _broken_parts(checkpoint: Path, config: DictConfig) -> list[str]:
         broken.append("transfer_queue")
     try:
         Lineage.read(checkpoint)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, BrokenLineage):
         broken.append("episodes.json")
     return broken

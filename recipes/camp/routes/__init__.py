@@ -118,7 +118,7 @@ def read_routes(file: Path) -> Routes:
         (problem, *_) = error.errors()
         where = ".".join(map(str, problem["loc"]))
         raise UserError(f"routes {file}: {where}: {problem['msg']}: make it anew with {_PREPARE}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"routes {file}: is no JSON ({error})") from None
     if _digest(routes.domains, routes.schedule_sha256, routes.seed) != routes.sha256:
         raise UserError(f"routes {file}: was changed after it was made: make it anew with {_PREPARE}")

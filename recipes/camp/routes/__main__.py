@@ -24,6 +24,7 @@ from onepo.errors import UserError
 from onepo.terminal import say
 
 _NAMED = re.compile(r"([A-Za-z0-9_-]+)=(.+)")
+_MOST_UNDER_WAY, _MOST_ROWS = 20_000, 100_000_000
 _HOST = re.compile(r"[A-Za-z0-9.:-]+")
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -111,6 +112,11 @@ def prepare_command(
             raise UserError(f"--host {host}: is no address of a machine")
         chosen = _tasks(domains, tasks or ())
         plan = Plan(domains, running, chosen, limits, updates, episodes, warmup, host, first_port, seed)
+        if plan.in_flight > _MOST_UNDER_WAY or plan.rows > _MOST_ROWS:
+            raise UserError(
+                f"--updates {updates} --episodes {episodes} --warmup {warmup:g}: at most {_MOST_ROWS} episodes in all "
+                f"and {_MOST_UNDER_WAY} at one time are possible"
+            )
         if template:
             tell(f"written: {write_template(plan, out, say=tell)}; it shows the form, and nothing can run with it")
             return

@@ -10,7 +10,7 @@ from verl.experimental.agent_loop import AgentLoopOutput
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics
 
 from camp.routes import Route
-from camp.sampling.session import Session
+from camp.sampling.session import Session, SessionFault
 from camp.sampling.transcript import Transcript, Turn
 from camp.schedule import ScheduledEpisode
 from onepo.compat import merge_context
@@ -56,6 +56,8 @@ class EnvironmentLoop(AgentLoopBase):
         request_id = uuid4().hex  # the same for all turns: they find their own prefix cached
         async with aiohttp.ClientSession() as http, Session(http, route.address) as session:
             first = await session.reset(task=episode.task, seed=episode.seed)
+            if first.done:
+                raise SessionFault("malformed", f"{route.url}: the episode is over before it has begun")
             messages = [{"role": "user", "content": first.text}]
             transcript = Transcript(first.text, await self._first_prompt(messages), self.rollout_config.response_length)
             while True:

@@ -5,7 +5,6 @@ A session that had any trouble is never used again: whoever holds it begins the 
 
 import asyncio
 import json
-import math
 import time
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -16,6 +15,7 @@ import aiohttp
 from onepo.endpoints.address import proxy_for
 from onepo.endpoints.answers import one_line
 
+_LARGEST_REWARD = 1e6  # larger ones are a mistake: they would drown all others
 _PARTING_SECONDS = 1.0
 _LONGEST_MESSAGE = 2**24  # bytes; a service that sends more in a turn is out of order
 
@@ -125,8 +125,9 @@ class Session:
                 await asyncio.wait([self._reading], timeout=_PARTING_SECONDS)
             self._reading.cancel()
             await asyncio.wait([self._reading])
-            await socket.close()
-        except (aiohttp.ClientError, OSError):
+            # aiohttp waits for the other side's goodbye, and anew with each message that comes in its place
+            await asyncio.wait_for(socket.close(), 2 * _PARTING_SECONDS)
+        except (aiohttp.ClientError, OSError, asyncio.TimeoutError):
             pass  # it is gone, which is what was wanted
         finally:
             self._reading.cancel()
@@ -183,19 +184,28 @@ class Session:
             if kind == "error":
                 raise SessionFault(_fault_of(data), f"{self._address.url}: {_told(data.get('message', data))}")
             observation = data["observation"]
-            told, reward, done = observation[name], float(data["reward"] or 0.0), data["done"]
+            told, reward, done = observation[name], data["reward"] or 0.0, data["done"]
             success = observation.get("success")
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise SessionFault(
                 "malformed", f"{self._address.url}: no observation with the field {name!r} ({_told(error)})"
             ) from None
-        if not isinstance(told, str) or not isinstance(done, bool) or not math.isfinite(reward):
-            found = f"{name!r} is no text, done no boolean, or the reward not finite"
+        if not _is_text(told) or not isinstance(done, bool) or not _is_reward(reward):
+            found = f"{name!r} is no text, done no boolean, or the reward no number that can be added up"
             raise SessionFault("malformed", f"{self._address.url}: {found}")
         if success is not None and not isinstance(success, bool):
             found = f"success is {success!r}, expected true, false or null"
             raise SessionFault("malformed", f"{self._address.url}: {found}")
-        return Observation(told, reward, done, success, seconds)
+        return Observation(told, float(reward), done, success, seconds)
+
+
+def _is_text(value: object) -> bool:
+    """A half of a surrogate pair is none: no tokenizer takes it, and no file."""
+    return isinstance(value, str) and not any("\ud800" <= character <= "\udfff" for character in value)
+
+
+def _is_reward(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _LARGEST_REWARD
 
 
 def _fault_of(error: dict[str, Any]) -> str:

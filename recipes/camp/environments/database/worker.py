@@ -20,6 +20,7 @@ LAST_SECONDS = 4  # of a request, before the process is ended: for what hears no
 ADDRESS_SPACE = 2**30  # bytes, of which the interpreter and DuckDB take about a third
 ROWS, COLUMNS, WIDTH = 10, 12, 40  # of a result that are told
 
+_LONGEST_ERROR = 1000  # characters
 _CONFIG = {
     "memory_limit": "128MB",
     "threads": 1,
@@ -57,7 +58,7 @@ def carry_out(tables: dict[str, Any], sql: str) -> dict[str, Any]:
         except duckdb.InterruptException:
             return {"error": f"The statement took more than {SECONDS:g} s and was stopped."}
         except Exception as error:  # whatever a statement brings about is the student's to know, and not our end
-            return {"error": str(error)}
+            return {"error": str(error)[:_LONGEST_ERROR]}
         finally:
             timer.cancel()
             timer.join()  # it must not meet a closed connection
