@@ -108,7 +108,7 @@ class Run(ABC):
                 return 128 + self._signal, "terminated"
             except Exception as error:
                 traceback.print_exc()  # into the log
-                return 1, last_line(error)
+                return 1, _reason(error)
             finally:
                 _ignore_signals()  # a second one must not cut the cleaning short
 
@@ -164,6 +164,14 @@ class Run(ABC):
         with suppress(ValueError, ray.exceptions.RayError):
             return ray.get_actor(self._ledger_name())
         return None
+
+
+def _reason(error: Exception) -> str:
+    import ray
+
+    if isinstance(error, ray.exceptions.OutOfMemoryError):  # whose words end with where to read on
+        return "this machine's memory was used up, and Ray ended a process of the run: the log says how much each had"
+    return last_line(error)
 
 
 def _ignore_signals() -> None:

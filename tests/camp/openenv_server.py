@@ -1,5 +1,6 @@
 """OpenEnv's WebSocket over a real socket, with answers of a test's choice."""
 
+import asyncio
 import json
 
 from aiohttp import web
@@ -44,6 +45,9 @@ class Server:
                 break
             if answer == "say nothing":
                 continue
+            while answer == "talk on":  # and read nothing more
+                await socket.send_str("{}")
+                await asyncio.sleep(0.1)
             await socket.send_str(answer)
         self.closed += 1
         return socket

@@ -147,6 +147,18 @@ def test_a_session_outlives_a_long_turn_of_the_student():
     assert asyncio.run(main()).text == "Well."
 
 
+def test_a_service_that_never_stops_talking_is_left():
+    async def main():
+        async with Server(observation(), "talk on") as server, aiohttp.ClientSession() as http:
+            async with Session(http, address(server.url)) as session:
+                await session.reset(task=None, seed=1)
+                with pytest.raises(SessionFault) as fault:
+                    await asyncio.wait_for(session.step("go"), 30)
+                return fault.value.kind
+
+    assert asyncio.run(main()) == "malformed"
+
+
 @pytest.mark.parametrize("success", [0.7, "solved", 1])
 def test_success_is_true_false_or_not_told(success):
     async def main():

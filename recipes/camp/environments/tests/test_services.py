@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -143,3 +144,25 @@ def test_what_makes_no_sense_is_told_and_ends_no_session(service, message, told)
     error, then = asyncio.run(play())
     assert error["type"] == "error" and told in error["data"]["message"]
     assert then["type"] == "observation"
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/reset", "/step"])
+def test_no_session_begins_without_a_connection(service, path):
+    request = urllib.request.Request(service.url + path, data=b"{}", headers={"Content-Type": "application/json"})
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=30)
+    assert refused.value.code in (404, 405)
+
+
+def test_web_pages_are_refused(service):
+    request = urllib.request.Request(service.url + "/tasks", headers={"Origin": "http://page.example"})
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=30)
+    assert refused.value.code == 403
+
+    async def connect():
+        async with websockets.connect(service.url.replace("http", "ws") + "/ws", origin="http://page.example"):
+            pass
+
+    with pytest.raises(websockets.exceptions.InvalidStatus):
+        asyncio.run(connect())
