@@ -161,13 +161,14 @@ def _byte_tokenizer(folder: Path):
     return AutoTokenizer.from_pretrained(folder)
 
 
-def make_talking_student(folder: Path) -> None:
+def make_talking_student(folder: Path, *, seed: int = 0, sharpness: float = 1.0) -> None:
     """A random Llama of two layers that reads and writes bytes, with room for an episode of several turns.
 
-    Every tenth of its tokens or so ends a turn: one dimension is the same for all tokens, and speaks for the end.
+    Every tenth of its tokens or so ends a turn: one dimension is the same for all tokens, and speaks for the end. With
+    more ``sharpness`` some tokens are far likelier to it than others.
     """
     tokenizer = _byte_tokenizer(folder)
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     end = tokenizer.convert_tokens_to_ids("<|im_end|>")
     config = LlamaConfig(
         vocab_size=len(tokenizer),
@@ -183,6 +184,7 @@ def make_talking_student(folder: Path) -> None:
     model = LlamaForCausalLM(config)
     with torch.no_grad():
         model.model.embed_tokens.weight[:, 0] = 1.0
+        model.lm_head.weight.mul_(sharpness)
         model.lm_head.weight[:, 0] = 0.0
         model.lm_head.weight[end, 0] = 0.6
     model.save_pretrained(folder)

@@ -31,6 +31,8 @@ _OWNED = {
     "critic.model.path": "--student",
     "critic.model.hf_config_path": "--student",
     "critic.model.tokenizer_path": "--student",
+    "camp.teacher.url": "--teacher",
+    "camp.teacher.api_key_file": "--teacher",
     "distillation.teacher_models.teacher_model.model_path": "--teacher",
     "camp.routes": "--routes",
     "camp.services.python": "--services-python",
@@ -56,7 +58,11 @@ _ABSENT = object()
 
 @dataclass(frozen=True)
 class Named:
-    """What the named options say; None for one that is not given. Paths are absolute."""
+    """What the named options say; None for one that is not given. Paths are absolute.
+
+    Attributes:
+        teacher: a model directory, or the address of an inference server.
+    """
 
     method: str
     student: str | None
@@ -65,6 +71,11 @@ class Named:
     schedule: str | None
     output: str | None
     resume: str | None
+
+    @property
+    def teacher_is_served(self) -> bool:
+        """Whether the teacher is an inference server that is asked by HTTP."""
+        return self.teacher is not None and self.teacher.startswith(("http://", "https://"))
 
 
 def compose_config(named: Named, overrides: Sequence[str]) -> DictConfig:
@@ -153,7 +164,6 @@ def _at(content: Any, key: str) -> Any:
 def _set(config: DictConfig, named: Named) -> None:
     found = {
         "actor_rollout_ref.model.path": named.student,
-        "distillation.teacher_models.teacher_model.model_path": named.teacher,
         "camp.routes": named.routes,
         "data.train_files": named.schedule,
         "camp.output": named.output,
@@ -162,6 +172,10 @@ def _set(config: DictConfig, named: Named) -> None:
         "trainer.resume_mode": "resume_path" if named.resume else "disable",
         "actor_rollout_ref.rollout.agent.agent_loop_config_path": str(AGENTS_FILE),
     }
+    if named.teacher_is_served:
+        found |= {"camp.teacher.url": named.teacher, "distillation.enabled": False}
+    else:
+        found["distillation.teacher_models.teacher_model.model_path"] = named.teacher
     with open_dict(config):
         for key, value in found.items():
             OmegaConf.update(config, key, value)

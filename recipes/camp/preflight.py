@@ -17,6 +17,7 @@ from camp.command_line import services_python
 from camp.configuration import Named, gpus_of, missing, recipe_config
 from camp.departures import Departure, departures
 from camp.learning.state import checkpoint_problems
+from camp.opd.guards import teacher_notes, teacher_problems
 from camp.prepare import prepared_otherwise
 from camp.routes import Routes, check_pair, read_routes
 from camp.schedule import ScheduledEpisode, read_schedule
@@ -29,6 +30,7 @@ from camp.sizes import (
     schedule_problems,
     setting,
 )
+from onepo.endpoints.address import server_url
 from onepo.errors import UserError, last_line
 from onepo.preflight.build import verl_build_problems
 from onepo.preflight.model_directory import model_directory_problems
@@ -68,6 +70,7 @@ class Checked:
         departures: from the recipe.
         files: of the models, to be hashed.
         nothing_left: why a run that goes on would have nothing to do, else None.
+        notes: for the user.
     """
 
     settings: Settings
@@ -75,6 +78,7 @@ class Checked:
     departures: list[Departure]
     files: Sequence[Path]
     nothing_left: str | None
+    notes: Sequence[str]
 
     def of_attempt(self, directory: str) -> "Checked":
         """The same for an invocation whose directory is there now."""
@@ -96,12 +100,10 @@ def check(config: DictConfig, named: Named, overrides: Sequence[str]) -> Checked
     model = config.actor_rollout_ref.model
     student = Path(model.path)
     student_problems = list(model_directory_problems(student, "--student", trust_remote_code=model.trust_remote_code))
-    teacher_problems = (
-        []
-        if named.teacher is None
-        else model_directory_problems(Path(named.teacher), "--teacher", trust_remote_code=False)
-    )
-    problems = [*student_problems, *teacher_problems]
+    teacher = settings.teacher.tokenizer if named.teacher_is_served else named.teacher
+    problems = [*student_problems, *_teacher_directory_problems(named)]
+    if named.method == "opd" and not problems:
+        problems += teacher_problems(config, teacher)
     try:
         routes, schedule = _prepared(named)
     except UserError as error:
@@ -119,8 +121,10 @@ def check(config: DictConfig, named: Named, overrides: Sequence[str]) -> Checked
         problems += checkpoint_problems(Path(named.resume), config, routes)
     _refuse(problems)
     found = departures(config, recipe_config(named.method, overrides), prepared_otherwise(routes))
-    files = [file for folder in (named.student, named.teacher) if folder for file in model_files(Path(folder))]
-    return Checked(settings, routes, found, files, _nothing_left(config, named, schedule))
+    models = [named.student, *([named.teacher] if named.teacher and not named.teacher_is_served else [])]
+    files = [file for folder in models for file in model_files(Path(folder))]
+    notes = list(teacher_notes(config, teacher, settings.teacher)) if named.method == "opd" else []
+    return Checked(settings, routes, found, files, _nothing_left(config, named, schedule), notes)
 
 
 def _prepared(named: Named) -> tuple[Routes, list[ScheduledEpisode]]:
@@ -151,6 +155,16 @@ def _method_problems(named: Named) -> Iterator[str]:
         yield "--teacher: --method rl has no teacher"
     if named.method == "opd" and named.teacher is None:
         yield "--teacher is missing"
+
+
+def _teacher_directory_problems(named: Named) -> Iterator[str]:
+    if named.teacher_is_served:
+        try:
+            server_url(named.teacher)
+        except UserError as error:
+            yield f"--teacher: {error}"
+    elif named.teacher is not None:
+        yield from model_directory_problems(Path(named.teacher), "--teacher", trust_remote_code=False)
 
 
 def _queue_problems() -> Iterator[str]:

@@ -14,7 +14,7 @@ from camp.departures import departure_lines
 from camp.preflight import Checked
 from camp.report import CampLines
 from camp.services import ManagedServices, check_fingerprints
-from onepo.process import choose_ray
+from onepo.process import choose_ray, keep_secret
 from onepo.report.hashes import Hashes, HashingThread, code_sha256
 from onepo.report.record import RunRecord
 from onepo.run import Run
@@ -26,9 +26,11 @@ class CampRun(Run):
     Args:
         checked: what the preflight knows.
         overrides: those behind the ``--``, for the record.
+        teacher_key: for a teacher's server that wants one, else "".
     """
 
-    def __init__(self, config: DictConfig, checked: Checked, overrides: Sequence[str]):
+    def __init__(self, config: DictConfig, checked: Checked, overrides: Sequence[str], teacher_key: str):
+        self._teacher_key = teacher_key
         self._checked = checked
         self._settings = checked.settings
         self._attempt = Path(self._settings.attempt_dir)
@@ -40,7 +42,7 @@ class CampRun(Run):
             overrides=list(overrides),
             device=config.trainer.device,
             student=config.actor_rollout_ref.model.path,
-            teacher=teacher.model_path if config.distillation.enabled else None,
+            teacher=self._settings.teacher and (self._settings.teacher.url or teacher.model_path),
             seed=self._settings.seed,
             resumed_from=self._settings.resume,
             routes={"file": self._settings.routes, "sha256": checked.routes.sha256},
@@ -65,11 +67,15 @@ class CampRun(Run):
 
     def _prepare(self, clean_up: ExitStack) -> None:
         """Everything but verl: Ray's place, the services, hashes."""
-        for line in departure_lines(self._checked.departures):
+        for line in [*self._checked.notes, *departure_lines(self._checked.departures)]:
             self._console.say(line)
         ray_dir = choose_ray(self._config, self._settings.ray_dir)
         if ray_dir:
             clean_up.callback(shutil.rmtree, ray_dir, ignore_errors=True)
+        if self._teacher_key and self._settings.teacher and self._settings.teacher.url:
+            file = keep_secret(self._teacher_key, Path(ray_dir or self._attempt, ".teacher-key"))
+            clean_up.callback(file.unlink, missing_ok=True)
+            self._config.camp.teacher.api_key_file = str(file)
         files = {str(file): file for file in self._checked.files}
         cache = Path(self._settings.output, ".hashes.json")  # also for the runs that go on from this one
         hashing = HashingThread(files, cache=cache, done=self._record_hashes)

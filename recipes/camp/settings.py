@@ -31,6 +31,33 @@ class ServiceSettings(_Section):
     max_restarts: int = Field(ge=0)
 
 
+class TeacherSettings(_Section):
+    """The inference server that scores the student's tokens by HTTP, in the place of verl's own teachers.
+
+    Attributes:
+        url: its address; None: verl's own teachers do it.
+        model: the name it is served by.
+        timeout: seconds for the scores of one episode.
+        max_concurrency: episodes that are scored at one time, of each process that plays episodes.
+        outage_limit: seconds to wait for a server that is away.
+        max_retries: further attempts after a time-out or a failure of the server.
+        max_unscored_share: of an update's episodes; with more of them without scores the run saves and stops.
+        tokenizer: directory with its tokenizer, to be compared with the student's; None: it is not.
+        api_key_file: where the run keeps the key, readable by its user only; the key itself is in no configuration.
+    """
+
+    url: str | None
+    engine: Literal["sglang", "vllm"]
+    model: str = Field(min_length=1)
+    timeout: float = Field(gt=0)
+    max_concurrency: int = Field(ge=1)
+    outage_limit: float = Field(ge=0)
+    max_retries: int = Field(ge=0)
+    max_unscored_share: float = Field(ge=0, le=1)
+    tokenizer: str | None
+    api_key_file: str | None
+
+
 class Settings(_Section):
     """The ``camp`` section.
 
@@ -41,6 +68,7 @@ class Settings(_Section):
         episode_retries: further attempts at an episode whose service failed.
         outage_limit: seconds to wait for a service that is away.
         poll_interval: seconds between two looks at the finished episodes.
+        teacher: of OPD; None for RL.
     """
 
     method: Literal["rl", "opd"]
@@ -56,6 +84,7 @@ class Settings(_Section):
     keep_checkpoints: int = Field(ge=1)
     poll_interval: float = Field(gt=0)
     services: ServiceSettings
+    teacher: TeacherSettings | None
 
 
 def parse_settings(section: dict[str, Any]) -> Settings:

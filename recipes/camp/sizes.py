@@ -29,6 +29,7 @@ _WARMUP = "trainer.v1.separate_async.num_warmup_batches"
 LAUNCHER_OPTIONS = {
     "actor_rollout_ref.rollout.tensor_model_parallel_size": "ROLLOUT_TP",
     "actor_rollout_ref.rollout.n_gpus_per_node": "SAMPLER_GPUS",
+    "actor_rollout_ref.rollout.temperature": "TEMPERATURE",
     "camp.max_staleness": "MAX_STALENESS",
     "data.max_prompt_length": "MAX_PROMPT_LENGTH",
     "data.max_response_length": "MAX_RESPONSE_LENGTH",

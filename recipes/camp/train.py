@@ -17,9 +17,11 @@ from camp.command_line import services_python
 from camp.configuration import Named, compose_config, printable
 from camp.holding import hold
 from onepo.errors import UserError
-from onepo.process import chosen_device, end_with_the_launcher, set_process_environment
+from onepo.process import chosen_device, end_with_the_launcher, set_process_environment, take_secret
 from onepo.report.record import reserve_directory
 from onepo.report.secrets import masked_override
+
+TEACHER_KEY = "TEACHER_API_KEY"  # the variable; its value is in no configuration
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -28,7 +30,9 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 def train(
     method: Annotated[Literal["rl", "opd"], typer.Option(help="rl: PPO with a critic. opd: a teacher's signal.")],
     student: Annotated[str | None, typer.Option(help="Model directory of the student.")] = None,
-    teacher: Annotated[str | None, typer.Option(help="Model directory of the teacher (opd).")] = None,
+    teacher: Annotated[
+        str | None, typer.Option(help="Directory of the teacher, or the address of its server (opd).")
+    ] = None,
     routes: Annotated[str | None, typer.Option(help="routes.json of python -m camp.routes prepare.")] = None,
     schedule: Annotated[str | None, typer.Option(help="train_schedule.jsonl, made with these routes.")] = None,
     output: Annotated[str | None, typer.Option(help="Directory of the run; holds no other run's checkpoints.")] = None,
@@ -52,11 +56,14 @@ def train(
 
 
 def _absolute(path: str | None) -> str | None:
-    return None if path is None else os.path.abspath(os.path.expanduser(path))
+    if path is None or "://" in path:  # a teacher may be an address
+        return path
+    return os.path.abspath(os.path.expanduser(path))
 
 
 def _train(named: Named, overrides: list[str], *, services: str, print_config: bool) -> int:
     end_with_the_launcher()
+    key = take_secret(TEACHER_KEY)
     try:
         common = files("camp.config").joinpath("common.yaml")
         set_process_environment(Path(str(common)), device=chosen_device(overrides))
@@ -87,7 +94,7 @@ def _train(named: Named, overrides: list[str], *, services: str, print_config: b
 
     config.camp.attempt_dir = str(attempt)
     with lock:
-        return CampRun(config, checked.of_attempt(str(attempt)), [*map(masked_override, overrides)]).train()
+        return CampRun(config, checked.of_attempt(str(attempt)), [*map(masked_override, overrides)], key).train()
 
 
 def _enter(output: Path) -> tuple[BinaryIO, Path]:

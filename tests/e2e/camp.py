@@ -1,4 +1,4 @@
-"""Runs of ``CAMP_RL.sh`` as a user starts them: five real services, real verl on real Ray, a tiny student."""
+"""Runs of CAMP's launchers as a user starts them: five real services, real verl on real Ray, a tiny student."""
 
 import json
 import os
@@ -76,7 +76,7 @@ def free_ports(count: int) -> int:
             return first
 
 
-def start(output_dir: Path, *overrides: str, **options: str) -> CampLaunch:
+def start(output_dir: Path, *overrides: str, launcher: str = "CAMP_RL.sh", **options: str) -> CampLaunch:
     marker = uuid.uuid4().hex
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     environment = {
@@ -89,7 +89,7 @@ def start(output_dir: Path, *overrides: str, **options: str) -> CampLaunch:
         **options,
     }
     process = subprocess.Popen(
-        ["bash", str(ROOT / "CAMP_RL.sh"), *overrides],
+        ["bash", str(ROOT / launcher), *overrides],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -81,12 +81,26 @@ CAMP = Launcher(
     inputs={"STUDENT_PATH": "student/", "ROUTES": "routes.json", "SCHEDULE": "train_schedule.jsonl"},
     compose=_compose_camp,
 )
+OPD = Launcher(
+    script=ROOT / "CAMP_OPD.sh",
+    module="camp.train",
+    section="camp",
+    documentation=ROOT / "docs/camp-opd-options.md",
+    requirements="requirements-training.txt",
+    inputs={
+        "STUDENT_PATH": "student/",
+        "TEACHER_PATH": "teacher/",
+        "ROUTES": "routes.json",
+        "SCHEDULE": "train_schedule.jsonl",
+    },
+    compose=_compose_camp,
+)
 every_launcher = pytest.mark.parametrize(
-    "launcher", [ONEPO, CAMP], ids=lambda launcher: launcher.script.name, indirect=True
+    "launcher", [ONEPO, CAMP, OPD], ids=lambda launcher: launcher.script.name, indirect=True
 )
 every_input = pytest.mark.parametrize(
     ("launcher", "name"),
-    [pytest.param(launcher, name, id=name) for launcher in (ONEPO, CAMP) for name in launcher.inputs],
+    [pytest.param(launcher, name, id=name) for launcher in (ONEPO, CAMP, OPD) for name in launcher.inputs],
     indirect=["launcher"],
 )
 AWKWARD = [

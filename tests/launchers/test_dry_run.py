@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.launchers.conftest import AWKWARD, CAMP, ONEPO, every_launcher
+from tests.launchers.conftest import AWKWARD, ONEPO, every_launcher
 
 composed = ONEPO.compose
 
@@ -29,9 +29,9 @@ def test_relative_paths_count_from_the_callers_directory(dry_run, tmp_path):
 
 @every_launcher
 def test_extra_arguments_come_last_and_win(launcher, dry_run):
-    size = {ONEPO: "TRAIN_BATCH_SIZE", CAMP: "EPISODES_PER_UPDATE"}[launcher]
+    size = "TRAIN_BATCH_SIZE" if launcher is ONEPO else "EPISODES_PER_UPDATE"
     arguments = dry_run("data.train_batch_size=3", "trainer.nnodes=4", **{size: "64"})
-    overrides = arguments[arguments.index("--") + 1 :] if launcher is CAMP else arguments
+    overrides = arguments if launcher is ONEPO else arguments[arguments.index("--") + 1 :]
     assert overrides[0] == "device=gpu" and "data.train_batch_size=64" in overrides
     assert overrides[-2:] == ["data.train_batch_size=3", "trainer.nnodes=4"]
     assert launcher.compose(arguments).data.train_batch_size == 3

@@ -7,7 +7,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from tests.launchers.conftest import CAMP, ONEPO, every_launcher
+from tests.launchers.conftest import CAMP, ONEPO, OPD, every_launcher
 
 # Options that set no key of the configuration, with the reason.
 NO_KEY = {
@@ -15,15 +15,30 @@ NO_KEY = {
     "PYTHON": "the launcher itself",
     "REWARD_MODEL_API_KEY": "a secret: read from the environment, in no configuration",
     "ONEPO_TEACHER_API_KEY": "another one",
+    "TEACHER_API_KEY": "another one",
     "CAMP_SERVICES_PYTHON": "of the services, which are no part of the configuration",
     "CUDA_VISIBLE_DEVICES": "read by CUDA from the environment",
     "SWANLAB_DIR": "read by SwanLab from the environment",
     "TMP_DIR": "read by Python from the environment",
 }
 # Inputs, and what the launcher makes anew for every run: no default to compare.
-NO_DEFAULT = {*ONEPO.inputs, *CAMP.inputs, "OUTPUT_DIR", "DEVICE", "HARDWARE", "RAY_SOCKET_DIR", "TEACHER_ANSWERS_DIR"}
+NO_DEFAULT = {
+    *ONEPO.inputs,
+    *CAMP.inputs,
+    *OPD.inputs,
+    "TEACHER_URL",
+    "OUTPUT_DIR",
+    "DEVICE",
+    "HARDWARE",
+    "RAY_SOCKET_DIR",
+    "TEACHER_ANSWERS_DIR",
+}
 # What a run needs that its launcher names, and so every composition here.
-RUN = {ONEPO: ["onepo.run_dir=/run"], CAMP: ["--method", "rl", "--output", "/run", "--"]}
+RUN = {
+    ONEPO: ["onepo.run_dir=/run"],
+    CAMP: ["--method", "rl", "--output", "/run", "--"],
+    OPD: ["--method", "opd", "--output", "/run", "--"],
+}
 # Options that decide more than the key that they set.
 FAR_REACHING = {"DEVICE", "HARDWARE", "OUTPUT_DIR"}
 OTHER_NAMES = {"TEACHER_MODEL": "ONEPO_TEACHER_MODEL", "TEACHER_API_URL": "ONEPO_TEACHER_API_URL"}
@@ -38,6 +53,7 @@ SENTINEL = {
     "START_REWARD_SERVER": "0",
     "AUTO_KILL_REWARD_SERVER": "0",
     "REWARD_SERVER_BACKEND": "vllm",
+    "TEACHER_BACKEND": "vllm",
 }
 
 
@@ -59,7 +75,9 @@ def sentinel(name, default):
         return "0.375"
     if default.startswith("["):
         return "[7,9]"
-    path = name.endswith(("_PATH", "_FILE", "_DIR", "_TEMPLATE", "_FUNCTION", "RESUME", "ROUTES", "SCHEDULE"))
+    path = name.endswith(
+        ("_PATH", "_FILE", "_DIR", "_TEMPLATE", "_FUNCTION", "RESUME", "ROUTES", "SCHEDULE", "_TOKENIZER")
+    )
     return f"/a b/{name}" if path else f"a, ü={name}"
 
 

@@ -3,11 +3,13 @@
 import json
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import ray
 import transfer_queue as tq
 from omegaconf import OmegaConf, open_dict
+from tensordict import TensorDict
 from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 
 from camp.learning.domain_metrics import domain_metrics
@@ -37,7 +39,12 @@ class CampTrainer(SavesWhole, RecordsMetrics, FeedsSchedule, PPOTrainerSeparateA
 
     What is added here: the schedule, one update for any number of learners, stops that keep every episode, and what
     is written down. A subclass says what is learned.
+
+    Attributes:
+        told_fields: of the rows in verl's queue, those that ``update_metrics`` needs.
     """
+
+    told_fields: tuple[str, ...] = ()
 
     def __init__(self, config):
         with open_dict(config):
@@ -161,14 +168,23 @@ class CampTrainer(SavesWhole, RecordsMetrics, FeedsSchedule, PPOTrainerSeparateA
         self.lineage.trained_on(self.global_steps, [int(key.split("_")[0]) for key in keys])
         self._trained_step = self.global_steps
         self._learning = False
-        extra = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
-        records = [EpisodeRecord.model_validate(fields[RECORD]) for fields in extra.pop("extra_fields").tolist()]
+        fields = ["extra_fields", *self.told_fields]
+        rows = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=fields)
+        extra_fields = rows.pop("extra_fields").tolist()
+        records = [EpisodeRecord.model_validate(extra[RECORD]) for extra in extra_fields]
         self._write_episodes(records)
-        metrics.update(self.update_metrics(records, keys=keys, partition=batch.partition_id))
+        metrics.update(self.update_metrics(records, extra_fields, rows))
         return batch
 
-    def update_metrics(self, records: list[EpisodeRecord], *, keys: list[str], partition: str) -> dict[str, float]:
-        """What is told of an update's episodes; ``keys`` are theirs in verl's queue, in the same order."""
+    def update_metrics(
+        self, records: list[EpisodeRecord], extra_fields: list[dict[str, Any]], rows: TensorDict
+    ) -> dict[str, float]:
+        """What is told of an update's episodes.
+
+        Args:
+            records, extra_fields: of each.
+            rows: their ``told_fields``, ragged.
+        """
         return domain_metrics(records, update=self.global_steps)
 
     def _check_progress(self) -> None:

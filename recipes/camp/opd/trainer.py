@@ -3,18 +3,20 @@
 from functools import partial
 
 import torch
-import transfer_queue as tq
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 
 from camp.learning.trainer import CampTrainer
 from camp.opd.loss import TEACHER_FIELD, k1_loss, of_response
 from camp.opd.metrics import distillation_metrics, knows_nothing
+from camp.opd.scored_episode import UNSCORED
 from onepo.errors import ControlledStop
 
 
 @register_trainer("camp_opd")
 class CampOPDTrainer(CampTrainer):
-    """K1 distillation: verl's teachers and its order of things, our loss and metrics. Rewards are written down only."""
+    """K1 distillation: verl's order of things, our loss and metrics. Rewards are written down only."""
+
+    told_fields = ("prompts", "response_mask", "old_log_probs", TEACHER_FIELD)
 
     def _setup(self):
         super()._setup()
@@ -29,16 +31,16 @@ class CampOPDTrainer(CampTrainer):
             )
         )
 
-    def update_metrics(self, records, *, keys, partition):
-        fields = ["prompts", "response_mask", "old_log_probs", TEACHER_FIELD]
-        rows = tq.kv_batch_get(keys=keys, partition_id=partition, select_fields=fields)
-        k1, teacher = [], []
-        for prompt, mask, student, scores in zip(*(rows[name].unbind() for name in fields), strict=True):
+    def update_metrics(self, records, extra_fields, rows):
+        found = super().update_metrics(records, extra_fields, rows)
+        found["distillation/unscored"] = self._count_unscored(extra_fields)
+        k1, of_teacher = [], []
+        for prompt, mask, student, scores in zip(*(rows[name].unbind() for name in self.told_fields), strict=True):
             own = mask.bool()
-            of_teacher = of_response(scores, prompt=len(prompt), response=len(mask))[own]
-            teacher.append(of_teacher)
-            k1.append((student[own] - of_teacher).double())
-        if knows_nothing(torch.cat(teacher), len(self.tokenizer)):
+            teacher = of_response(scores, prompt=len(prompt), response=len(mask))[own]
+            of_teacher.append(teacher)
+            k1.append((student[own] - teacher).double())
+        if knows_nothing(torch.cat(of_teacher), len(self.tokenizer)):
             raise ControlledStop(
                 f"update {self.global_steps}: the teacher finds nearly every token as likely as any other of its "
                 f"{len(self.tokenizer)}: its weights are broken, or were not loaded",
@@ -46,5 +48,20 @@ class CampOPDTrainer(CampTrainer):
             )
         domains = [record.schedule.domain for record in records]
         clamp = self.config.distillation.distillation_loss.loss_max_clamp
-        found = super().update_metrics(records, keys=keys, partition=partition)
         return found | distillation_metrics(k1, domains, loss_max_clamp=clamp)
+
+    def _count_unscored(self, extra_fields) -> int:
+        """How many episodes taught nothing.
+
+        Raises:
+            ControlledStop: they are too many.
+        """
+        reasons = [extra[UNSCORED] for extra in extra_fields if extra.get(UNSCORED)]
+        share = len(reasons) / len(extra_fields)
+        if share > self.settings.teacher.max_unscored_share:
+            raise ControlledStop(
+                f"update {self.global_steps}: {len(reasons)} of {len(extra_fields)} episodes have no scores of the "
+                f"teacher, more than a share of {self.settings.teacher.max_unscored_share:g}: {reasons[0]}",
+                exit_code=3,
+            )
+        return len(reasons)

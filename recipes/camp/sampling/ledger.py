@@ -83,6 +83,12 @@ class EpisodeLedger:
         self._failed[domain] += 1
         self._stop = self._stop or f"episode {position} of {domain}: {reason}"
 
+    def note(self, text: str) -> None:
+        """Something to be told, each text once."""
+        if ("", text) not in self._told:
+            self._told.add(("", text))
+            self._notes.append(text)
+
     def report_lost_service(self, domain: str, reason: str) -> None:
         self._stop = self._stop or f"the service of {domain} is lost: {reason}"
 
