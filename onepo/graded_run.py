@@ -13,11 +13,10 @@ from onepo.report.lines import OnePOLines
 from onepo.report.record import RunRecord
 from onepo.report.secrets import masked_override
 from onepo.run import Run
-from onepo.servers.grader import LOCAL, LocalGrader, grader_facts, probe_grader
-from onepo.servers.managed import ServerStartFailed
+from onepo.servers.grader import LOCAL, LOG_FILE, SERVER, grader_facts, probe_grader
+from onepo.servers.local import LocalServer
 from onepo.settings import parse_settings
 
-_CLEARING_SECONDS = 60.0
 # the variables; their values are in no configuration
 GRADER_KEY, TEACHER_KEY = "REWARD_MODEL_API_KEY", "ONEPO_TEACHER_API_KEY"
 
@@ -78,12 +77,9 @@ class OnePORun(Run):
         grader = self._local_grader()
         self._keep_key(GRADER_KEY, "grader", ray_dir, clean_up, used=self._open_ended > 0 and grader is None)
         self._keep_key(TEACHER_KEY, "teacher", ray_dir, clean_up, used=self._settings.teacher.enabled)
-        self._end_with_ray(clean_up, grader and grader.stop)
+        self._end_with_ray(clean_up)
         if grader is not None:
-            try:
-                self._start(grader)
-            except ServerStartFailed as error:
-                raise ServerStartFailed(f"the grader: {error.reason}", error.log_tail) from None
+            self._start(grader)
         if self._open_ended:
             settings = parse_settings(OmegaConf.to_container(self._config.onepo, resolve=True))
             self._record.add(grader=grader_facts(settings.grader))
@@ -95,28 +91,28 @@ class OnePORun(Run):
             clean_up.callback(file.unlink, missing_ok=True)
             set_values(self._config.onepo[section], {"api_key_file": str(file)})
 
-    def _local_grader(self) -> LocalGrader | None:
+    def _local_grader(self) -> LocalServer | None:
         server = self._settings.reward_server
         if not server.start:
             return None
         if not self._open_ended:
             self._console.say("no grader is started: no record is open-ended")
             return None
-        return LocalGrader(
+        return LocalServer(
             server,
-            name=self._settings.grader.name,
+            SERVER,
+            model=self._settings.grader.name,
             device="cpu" if self._config.trainer.device == "cpu" else "gpu",
-            logs_dir=self._logs,
+            log=self._logs / LOG_FILE,
             say=self._console.say,
             lost=self._on_lost_grader,
         )
 
-    def _start(self, grader: LocalGrader) -> None:
+    def _start(self, grader: LocalServer) -> None:
         self._console.begin("waiting for the grader")
+        self._stops.append(grader.stop)
         grader.start()
-        # gradings wait for as long as a restart may take, and until what is left of the last one is gone
-        restart = self._settings.reward_server.start_timeout + _CLEARING_SECONDS
-        patience = max(self._settings.grader.outage_limit, restart)
+        patience = max(self._settings.grader.outage_limit, grader.longest_outage)
         local = {"url": grader.url, "name": grader.name, "outage_limit": patience}
         settings = self._settings.grader.model_copy(update=local)
         probed = probe_grader(settings, api_key=None, say=self._console.say, options=LOCAL)

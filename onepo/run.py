@@ -51,6 +51,7 @@ class Run(ABC):
         self._trainer_module = trainer_module
         self._signal = signal.SIGTERM
         self._over = threading.Event()
+        self._stops: list[Callable[[], None]] = []  # of what was started for the run
 
     def train(self) -> int:
         """Run to the end; returns the exit code."""
@@ -118,15 +119,18 @@ class Run(ABC):
         self._console.begin("starting Ray and the workers")
         run_ppo(self._config, task_runner_class=_TaskRunnerFactory(self._trainer_module, self._handle_signals))
 
-    def _end_with_ray(self, clean_up: ExitStack, stop: Callable[[], None] | None) -> None:
-        """Register Ray's end and that of a server: each takes seconds, so they end at the same time."""
-        if stop is None:
-            clean_up.callback(_end_ray)
-            return
-        stopping = threading.Thread(target=stop, name="server-stop")
-        clean_up.callback(stopping.join)
-        clean_up.callback(_end_ray)
-        clean_up.callback(stopping.start)
+    def _end_with_ray(self, clean_up: ExitStack) -> None:
+        """Register the end of Ray and of what ``self._stops`` holds by then."""
+        clean_up.callback(self._end)
+
+    def _end(self) -> None:
+        """Each takes seconds, so all end at the same time."""
+        stopping = [threading.Thread(target=stop, name="server-stop") for stop in self._stops]
+        for thread in stopping:
+            thread.start()
+        _end_ray()
+        for thread in stopping:
+            thread.join()
 
     def _tell_ledger(self, method: str, *arguments: Any) -> None:
         """Let the trainer know something, as soon as its ledger is there."""

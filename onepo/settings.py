@@ -112,8 +112,20 @@ class GraderSettings(_Section):
     form: dict[str, Any] | None
 
 
-class RewardServerSettings(_Section):
-    """The grader that the run starts and stops by itself (``onepo.reward_server``)."""
+class ServerSettings(_Section):
+    """An inference server that a run starts and stops by itself, as the grader (``onepo.reward_server``).
+
+    Attributes:
+        python: the interpreter of its environment; None: that of the run.
+        path: directory of its model.
+        dp, tp: copies of the model, and GPUs of a copy; on a GPU only, as ``mem_fraction``.
+        mem_fraction: share of a GPU's memory.
+        gpus: as in CUDA_VISIBLE_DEVICES; None: those of the run.
+        extra_args: further arguments, as words of a shell.
+        start_timeout: seconds until a start that does not get ready is given up.
+        max_restarts: when it ends by itself, over the whole run.
+        auto_kill: it ends with the run.
+    """
 
     start: bool
     backend: Literal["sglang", "vllm"]
@@ -174,7 +186,7 @@ class Settings(_Section):
     teacher: TeacherSettings
     grader: GraderSettings
     reward_function: RewardFunctionSettings
-    reward_server: RewardServerSettings
+    reward_server: ServerSettings
 
     @model_validator(mode="after")
     def _plateau_window_is_usable(self) -> "Settings":

@@ -19,6 +19,7 @@ prepare_camp() {
   stop_on_problems
   [[ ${method} != opd ]] || absolute TEACHER_PATH TEACHER_TOKENIZER
   absolute STUDENT_PATH ROUTES SCHEDULE RESUME OUTPUT_DIR SWANLAB_DIR TMP_DIR RAY_SOCKET_DIR
+  [[ ${method} != opd || ${TEACHER_SERVER_PYTHON} != */* ]] || absolute TEACHER_SERVER_PYTHON
   [[ ${CAMP_SERVICES_PYTHON} != */* ]] || absolute CAMP_SERVICES_PYTHON
   check_run_names
   choose_device
@@ -96,14 +97,21 @@ overrides of your own"
   CHECKPOINTS=(trainer.save_freq="${SAVE_FREQ}" camp.keep_checkpoints="${KEEP_CHECKPOINTS}")
 }
 
-choose_teacher() {  # verl's own teachers with the model of TEACHER_PATH, or an inference server at TEACHER_URL
+choose_teacher() {  # verl's own teachers, a server that is started with the same model, or one that runs at TEACHER_URL
+  local -r server=(TEACHER_SERVER_PYTHON TEACHER_SERVER_GPUS TEACHER_SERVER_EXTRA_ARGS)
   if [[ -z ${TEACHER_URL} ]]; then
     require_path -d TEACHER_PATH "a directory with the teacher model, or set TEACHER_URL to the address of a server that has it"
-    fixed_by "TEACHER_PATH" TEACHER_BACKEND TEACHER_NAME TEACHER_API_KEY TEACHER_TOKENIZER
+    fixed_by "TEACHER_PATH" TEACHER_API_KEY TEACHER_TOKENIZER
+    if [[ ${START_TEACHER_SERVER} == 1 ]]; then
+      fixed_by "START_TEACHER_SERVER=1" TEACHER_GPUS
+    else
+      fixed_by "START_TEACHER_SERVER=0" TEACHER_BACKEND TEACHER_NAME "${server[@]}"
+    fi
     return
   fi
   [[ -z ${TEACHER_PATH} ]] || problem "TEACHER_PATH and TEACHER_URL are both set: which teacher is it? Set one"
+  [[ ${START_TEACHER_SERVER} == 0 ]] || problem "TEACHER_URL names a server that runs already: leave START_TEACHER_SERVER at 0"
   plain_url TEACHER_URL TEACHER_API_KEY
-  fixed_by "TEACHER_URL" TEACHER_GPUS
+  fixed_by "TEACHER_URL" TEACHER_GPUS "${server[@]}"
   [[ -z ${TEACHER_TOKENIZER} ]] || require_path -d TEACHER_TOKENIZER "a directory with the teacher's tokenizer"
 }

@@ -33,10 +33,12 @@ _OWNED = {
     "critic.model.tokenizer_path": "--student",
     "camp.teacher.url": "--teacher",
     "camp.teacher.api_key_file": "--teacher",
+    "camp.teacher.server.path": "--teacher",
     "distillation.teacher_models.teacher_model.model_path": "--teacher",
     "camp.routes": "--routes",
     "camp.services.python": "--services-python",
     "actor_rollout_ref.rollout.agent.agent_loop_config_path": "--routes",
+    "actor_rollout_ref.rollout.agent.agent_loop_manager_class": "--method",
     "actor_rollout_ref.rollout.agent.default_agent_loop": "--routes",
     "data.train_files": "--schedule",
     "data.val_files": "--schedule",
@@ -100,6 +102,9 @@ def compose_config(named: Named, overrides: Sequence[str]) -> DictConfig:
             (one for one in overrides if option in _changed(_compose(named.method, [one]), plain)), "an override"
         )
         raise UserError(f"{culprit}: changes what {option} decides: use {option}")
+    if named.method == "opd" and OmegaConf.to_container(config.critic) != OmegaConf.to_container(plain.critic):
+        culprit = next((one for one in overrides if "critic" in one), "an override")
+        raise UserError(f"{culprit}: --method opd has no critic")
     _set(config, named)
     try:
         OmegaConf.to_container(config, resolve=True)
@@ -176,6 +181,8 @@ def _set(config: DictConfig, named: Named) -> None:
         found |= {"camp.teacher.url": named.teacher, "distillation.enabled": False}
     else:
         found["distillation.teacher_models.teacher_model.model_path"] = named.teacher
+        if OmegaConf.select(config, "camp.teacher.server.start"):
+            found |= {"camp.teacher.server.path": named.teacher, "distillation.enabled": False}
     with open_dict(config):
         for key, value in found.items():
             OmegaConf.update(config, key, value)

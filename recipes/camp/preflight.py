@@ -18,10 +18,11 @@ from camp.configuration import Named, gpus_of, missing, recipe_config
 from camp.departures import Departure, departures
 from camp.learning.state import checkpoint_problems
 from camp.opd.guards import teacher_notes, teacher_problems
+from camp.opd.served import SERVER
 from camp.prepare import prepared_otherwise
 from camp.routes import Routes, check_pair, read_routes
 from camp.schedule import ScheduledEpisode, read_schedule
-from camp.settings import Settings, parse_settings
+from camp.settings import Settings, TeacherSettings, parse_settings
 from camp.sizes import (
     context_problems,
     count_problems,
@@ -36,6 +37,7 @@ from onepo.preflight.build import verl_build_problems
 from onepo.preflight.model_directory import model_directory_problems
 from onepo.preflight.model_files import model_files
 from onepo.preflight.options import logger_problems, upstream_problems
+from onepo.preflight.server import server_problems
 from onepo.report.secrets import masked_override
 from onepo.trainers.checkpoints import list_checkpoints, step_of
 
@@ -104,6 +106,7 @@ def check(config: DictConfig, named: Named, overrides: Sequence[str]) -> Checked
     problems = [*student_problems, *_teacher_directory_problems(named)]
     if named.method == "opd" and not problems:
         problems += teacher_problems(config, teacher)
+        problems += _teacher_server_problems(config, named, settings.teacher)
     try:
         routes, schedule = _prepared(named)
     except UserError as error:
@@ -165,6 +168,18 @@ def _teacher_directory_problems(named: Named) -> Iterator[str]:
             yield f"--teacher: {error}"
     elif named.teacher is not None:
         yield from model_directory_problems(Path(named.teacher), "--teacher", trust_remote_code=False)
+
+
+def _teacher_server_problems(config: DictConfig, named: Named, teacher: TeacherSettings) -> Iterator[str]:
+    if not teacher.server.start:
+        return
+    if named.teacher_is_served:
+        yield (
+            f"--teacher {named.teacher} names a server that runs already, and {SERVER.options['start']}=1 "
+            "(camp.teacher.server.start) starts one: leave it out, or name the teacher's directory"
+        )
+    else:
+        yield from server_problems(config, teacher.server, SERVER)
 
 
 def _queue_problems() -> Iterator[str]:

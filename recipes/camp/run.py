@@ -14,7 +14,7 @@ from camp.departures import departure_lines
 from camp.preflight import Checked
 from camp.report import CampLines
 from camp.services import ManagedServices, check_fingerprints
-from onepo.process import choose_ray, keep_secret
+from onepo.process import choose_ray
 from onepo.report.hashes import Hashes, HashingThread, code_sha256
 from onepo.report.record import RunRecord
 from onepo.run import Run
@@ -26,11 +26,9 @@ class CampRun(Run):
     Args:
         checked: what the preflight knows.
         overrides: those behind the ``--``, for the record.
-        teacher_key: for a teacher's server that wants one, else "".
     """
 
-    def __init__(self, config: DictConfig, checked: Checked, overrides: Sequence[str], teacher_key: str):
-        self._teacher_key = teacher_key
+    def __init__(self, config: DictConfig, checked: Checked, overrides: Sequence[str]):
         self._checked = checked
         self._settings = checked.settings
         self._attempt = Path(self._settings.attempt_dir)
@@ -72,10 +70,7 @@ class CampRun(Run):
         ray_dir = choose_ray(self._config, self._settings.ray_dir)
         if ray_dir:
             clean_up.callback(shutil.rmtree, ray_dir, ignore_errors=True)
-        if self._teacher_key and self._settings.teacher and self._settings.teacher.url:
-            file = keep_secret(self._teacher_key, Path(ray_dir or self._attempt, ".teacher-key"))
-            clean_up.callback(file.unlink, missing_ok=True)
-            self._config.camp.teacher.api_key_file = str(file)
+        self._private_dir = Path(ray_dir or self._attempt)
         files = {str(file): file for file in self._checked.files}
         cache = Path(self._settings.output, ".hashes.json")  # also for the runs that go on from this one
         hashing = HashingThread(files, cache=cache, done=self._record_hashes)
@@ -91,7 +86,8 @@ class CampRun(Run):
             say=self._console.say,
             lost=self._on_lost_service,
         )
-        self._end_with_ray(clean_up, services.stop)
+        self._end_with_ray(clean_up)
+        self._stops.append(services.stop)
         self._console.begin("waiting for the task services")
         services.start()
         asyncio.run(check_fingerprints(routes))
@@ -100,5 +96,8 @@ class CampRun(Run):
         self._record.add(model_files=found.sha256, unread_model_files=found.problems)
 
     def _on_lost_service(self, domain: str, reason: str) -> None:
-        self._console.say(f"the service of {domain} is lost: {reason}")
-        self._tell_ledger("report_lost_service", domain, reason)
+        self._on_lost(f"the service of {domain}", reason)
+
+    def _on_lost(self, what: str, reason: str) -> None:
+        self._console.say(f"{what} is lost: {reason}")
+        self._tell_ledger("report_lost", what, reason)

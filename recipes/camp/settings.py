@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from onepo.errors import UserError
+from onepo.settings import ServerSettings
 
 _LARGEST_SEED = 2**32 - 1  # numpy takes no larger one
 
@@ -32,15 +33,17 @@ class ServiceSettings(_Section):
 
 
 class TeacherSettings(_Section):
-    """The inference server that scores the student's tokens by HTTP, in the place of verl's own teachers.
+    """Who scores the student's tokens: verl's own teachers, or an inference server that is asked by HTTP.
 
     Attributes:
-        url: its address; None: verl's own teachers do it.
+        url: the server's address; None: verl's own teachers do it.
+        engine: the kind of server.
         model: the name it is served by.
+        server: it is started and stopped by the run, which then sets ``url``.
         timeout: seconds for the scores of one episode.
         max_concurrency: episodes that are scored at one time, of each process that plays episodes.
         outage_limit: seconds to wait for a server that is away.
-        max_retries: further attempts after a time-out or a failure of the server.
+        max_retries: further attempts after a time-out or a failure.
         max_unscored_share: of an update's episodes; with more of them without scores the run saves and stops.
         tokenizer: directory with its tokenizer, to be compared with the student's; None: it is not.
         api_key_file: where the run keeps the key, readable by its user only; the key itself is in no configuration.
@@ -49,6 +52,7 @@ class TeacherSettings(_Section):
     url: str | None
     engine: Literal["sglang", "vllm"]
     model: str = Field(min_length=1)
+    server: ServerSettings
     timeout: float = Field(gt=0)
     max_concurrency: int = Field(ge=1)
     outage_limit: float = Field(ge=0)

@@ -9,9 +9,10 @@ import time
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
 
 import typer
+from omegaconf import DictConfig
 
 from camp.command_line import services_python
 from camp.configuration import Named, compose_config, printable
@@ -20,6 +21,10 @@ from onepo.errors import UserError
 from onepo.process import chosen_device, end_with_the_launcher, set_process_environment, take_secret
 from onepo.report.record import reserve_directory
 from onepo.report.secrets import masked_override
+
+if TYPE_CHECKING:  # they import Ray and verl, which the environment is set for first
+    from camp.preflight import Checked
+    from camp.run import CampRun
 
 TEACHER_KEY = "TEACHER_API_KEY"  # the variable; its value is in no configuration
 
@@ -83,6 +88,10 @@ def _train(named: Named, overrides: list[str], *, services: str, print_config: b
             if own:  # the run may have ended between the two
                 write_final_student(Path(named.resume), named.output)
             return 0
+        if checked.settings.teacher and checked.settings.teacher.url:
+            from camp.opd.run import ask_once
+
+            print(ask_once(config, checked.settings.teacher, api_key=key or None))
         lock, attempt = _enter(Path(named.output))
     except KeyboardInterrupt:
         return 130
@@ -90,11 +99,19 @@ def _train(named: Named, overrides: list[str], *, services: str, print_config: b
         for line in str(error).splitlines():
             print(f"error: {line}", file=sys.stderr)
         return 2
-    from camp.run import CampRun
-
     config.camp.attempt_dir = str(attempt)
     with lock:
-        return CampRun(config, checked.of_attempt(str(attempt)), [*map(masked_override, overrides)], key).train()
+        return _run(config, checked.of_attempt(str(attempt)), [*map(masked_override, overrides)], key).train()
+
+
+def _run(config: DictConfig, checked: "Checked", overrides: list[str], teacher_key: str) -> "CampRun":
+    if checked.settings.method == "opd":
+        from camp.opd.run import OPDRun
+
+        return OPDRun(config, checked, overrides, teacher_key=teacher_key)
+    from camp.run import CampRun
+
+    return CampRun(config, checked, overrides)
 
 
 def _enter(output: Path) -> tuple[BinaryIO, Path]:

@@ -185,6 +185,23 @@ def test_the_other_method_has_a_teacher_and_no_critic():
     assert config.ray_kwargs.ray_init.num_gpus == 3  # learner, sampler, teacher
 
 
+def test_a_server_of_the_teacher_takes_the_place_of_verls_own():
+    started = ["device=cpu", "camp.teacher.server.start=true"]
+    config = compose_config(named(method="opd", teacher="/models/teacher"), started)
+    assert config.camp.teacher.server.path == "/models/teacher" and config.distillation.enabled is False
+    assert config.ray_kwargs.ray_init.num_gpus == 2
+    config = compose_config(named(method="opd", teacher="http://teacher:8000"), ["device=cpu"])
+    assert config.camp.teacher.url == "http://teacher:8000" and config.distillation.enabled is False
+    assert config.camp.teacher.server.path is None
+
+
+@pytest.mark.parametrize("override", ["critic.optim.lr=1e-3", "+critic.optim.some=1", "critic.strategy=other"])
+def test_the_other_method_has_no_options_of_a_critic(override):
+    with pytest.raises(UserError) as refused:
+        compose_config(named(method="opd", teacher="/models/teacher"), ["device=cpu", override])
+    assert str(refused.value) == f"{override}: --method opd has no critic"
+
+
 def test_the_mini_batch_follows_the_batch():
     config = compose_config(NAMED, ["data.train_batch_size=10"])
     assert config.actor_rollout_ref.actor.ppo_mini_batch_size == config.critic.ppo_mini_batch_size == 10

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from camp.opd.metrics import distillation_metrics, knows_nothing
+from camp.opd.metrics import distillation_metrics, knows_nothing, teacher_metrics
 
 
 def test_figures_by_hand():
@@ -49,3 +49,20 @@ def test_an_update_without_tokens_tells_nothing():
 )
 def test_a_teacher_that_knows_nothing(scores, expected):
     assert knows_nothing(scores, 500) is expected
+
+
+def test_how_fast_the_teacher_was():
+    found = teacher_metrics([(10.0, 12.0, 100), (11.0, 15.0, 300), (20.0, 21.0, 200)])  # idle between 15 and 20
+    assert found == {
+        "teacher/latency_mean": pytest.approx(7 / 3),
+        "teacher/latency_max": 4.0,
+        "teacher/tokens_per_second": pytest.approx(600 / 6),
+    }
+
+
+def test_an_episode_within_another_adds_no_time():
+    assert teacher_metrics([(0.0, 10.0, 50), (1.0, 2.0, 50)])["teacher/tokens_per_second"] == 10.0
+
+
+def test_a_clock_that_stood_still():
+    assert teacher_metrics([(3.0, 3.0, 7)]) == {"teacher/latency_mean": 0.0, "teacher/latency_max": 0.0}

@@ -95,7 +95,7 @@ def test_an_episode_that_failed_for_good_stops_the_run_and_is_not_finished(ledge
 
 
 def test_the_first_reason_to_stop_is_the_one_that_is_told(ledger):
-    ledger.report_lost_service("quests", "it ended 4 times")
+    ledger.report_lost("the service of quests", "it ended 4 times")
     ledger.give_up(3, "quests", "connection refused")
     assert ledger.stop_reason() == "the service of quests is lost: it ended 4 times"
 

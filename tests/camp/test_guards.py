@@ -35,7 +35,7 @@ def composed(student, *overrides):
 
 def notes(student, teacher):
     config = composed(student)
-    settings = TeacherSettings.model_validate(OmegaConf.to_container(config.camp.teacher))
+    settings = TeacherSettings.model_validate(OmegaConf.to_container(config.camp.teacher, resolve=True))
     return list(teacher_notes(config, teacher and str(teacher), settings))
 
 

@@ -46,7 +46,7 @@ READS_ENVIRONMENT = {
     "onepo/train.py",
     "onepo/process.py",
     "onepo/preflight/build.py",
-    "onepo/preflight/grader.py",
+    "onepo/preflight/server.py",
     "onepo/plugin.py",
     "onepo/rewards/check.py",  # a command line of its own
     "onepo/teachers/generate.py",  # another one

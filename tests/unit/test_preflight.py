@@ -12,7 +12,8 @@ from omegaconf import OmegaConf
 
 from onepo.errors import UserError
 from onepo.preflight import check
-from onepo.preflight.grader import _gpus
+from onepo.preflight.server import gpu_problems
+from onepo.servers.grader import SERVER
 from onepo.settings import parse_settings
 from onepo.train import compose_config, main
 from tests.configs import compose
@@ -304,9 +305,9 @@ def test_gpus_of_its_own_leave_the_memory_of_the_others_alone(monkeypatch):
     config.onepo.reward_server.dp = 1
     settings = parse_settings(OmegaConf.to_container(config.onepo, resolve=True))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
-    assert list(_gpus(config, settings.reward_server)) == []
+    assert list(gpu_problems(config, settings.reward_server, SERVER)) == []
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    (found,) = _gpus(config, settings.reward_server)
+    (found,) = gpu_problems(config, settings.reward_server, SERVER)
     assert "give the run others with CUDA_VISIBLE_DEVICES" in found
 
 
@@ -326,7 +327,7 @@ def test_gpus_of_its_own_leave_the_memory_of_the_others_alone(monkeypatch):
 def test_the_gpus_of_the_grader_must_suffice(overrides, told):
     config = compose("device=gpu", *overrides)
     settings = parse_settings(OmegaConf.to_container(config.onepo, resolve=True))
-    (found,) = _gpus(config, settings.reward_server)
+    (found,) = gpu_problems(config, settings.reward_server, SERVER)
     assert told in found
 
 

@@ -10,6 +10,7 @@ import ray
 import transfer_queue as tq
 from omegaconf import OmegaConf, open_dict
 from tensordict import TensorDict
+from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 
 from camp.learning.domain_metrics import domain_metrics
@@ -164,7 +165,7 @@ class CampTrainer(SavesWhole, RecordsMetrics, FeedsSchedule, PPOTrainerSeparateA
     def step(self, metrics, timing_raw):
         batch = super().step(metrics, timing_raw)
         # before the checkpoint, which is to know them
-        keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
+        keys = episode_keys(batch)
         self.lineage.trained_on(self.global_steps, [int(key.split("_")[0]) for key in keys])
         self._trained_step = self.global_steps
         self._learning = False
@@ -259,6 +260,11 @@ class CampTrainer(SavesWhole, RecordsMetrics, FeedsSchedule, PPOTrainerSeparateA
         metrics.update(ray.get(self.ledger.close_step.remote()))
         self._write_counters()
         self._tell_notes()
+
+
+def episode_keys(batch: KVBatchMeta) -> list[str]:
+    """Of its rows, without those that verl added to fill it up."""
+    return [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
 
 
 def require_finite(metrics: dict, name: str, update: int) -> None:

@@ -5,10 +5,9 @@ from tensordict import TensorDict
 from verl.utils.metric import AggregationType, Metric
 from verl.workers.utils.padding import no_padding_2_padding
 
+from camp.opd.field import TEACHER_FIELD, of_response
 from onepo.algorithms.losses import k1_policy_loss
 from onepo.trainers.rectangles import refuse_non_finite, response_window
-
-TEACHER_FIELD = "teacher_logprobs"  # [S, 1] for each row: the entry of a token is about the token behind it
 
 
 def k1_loss(
@@ -50,8 +49,3 @@ def _of_responses(data: TensorDict) -> list[torch.Tensor]:
     lengths = zip(data["prompts"].offsets().diff().tolist(), data["responses"].offsets().diff().tolist(), strict=True)
     rows = zip(data[TEACHER_FIELD].unbind(), lengths, strict=True)
     return [of_response(scores, prompt=prompt, response=response) for scores, (prompt, response) in rows]
-
-
-def of_response(scores: torch.Tensor, *, prompt: int, response: int) -> torch.Tensor:
-    """Of the response tokens [R], from the scores of a whole row [S, 1] in the form of verl's field."""
-    return scores.squeeze(-1)[prompt - 1 : prompt - 1 + response]

@@ -3,6 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from statistics import fmean
 
 import torch
 from torch import Tensor
@@ -35,6 +36,23 @@ def distillation_metrics(k1: Sequence[Tensor], domains: Sequence[str], *, loss_m
         tokens = torch.cat(rows)
         if len(tokens):
             found[f"domain/{domain}/kl"] = tokens.mean().item()
+    return found
+
+
+def teacher_metrics(scored: Sequence[tuple[float, float, int]]) -> dict[str, float]:
+    """How fast the teacher was.
+
+    Args:
+        scored: of each episode when its scoring began and ended, in seconds of one clock, and its tokens.
+    """
+    waits = [ended - began for began, ended, _ in scored]
+    busy, until = 0.0, -math.inf  # while at least one of these episodes was at the teacher
+    for began, ended, _ in sorted(scored):
+        busy += max(0.0, ended - max(began, until))
+        until = max(until, ended)
+    found = {"teacher/latency_mean": fmean(waits), "teacher/latency_max": max(waits)}
+    if busy > 0:
+        found["teacher/tokens_per_second"] = sum(tokens for *_, tokens in scored) / busy
     return found
 
 

@@ -1,21 +1,32 @@
 """Asking a teacher for the probabilities of a row, as often as it takes."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from onepo.endpoints.attempts import pause_after, worth_another_attempt
 from onepo.endpoints.errors import EndpointError
-from onepo.endpoints.scoring import ScoringEndpoint
+
+
+class Teacher(Protocol):
+    """Whatever says how likely given tokens are."""
+
+    async def score(self, ids: Sequence[int], *, start: int) -> list[float]:
+        """The log-probability of each of ``ids[start:]`` behind all tokens before it, at temperature 1.
+
+        Raises:
+            EndpointError: there are none; the subclasses tell why.
+        """
 
 
 class Unscored(Exception):
     """The teacher has no probabilities for a row."""
 
 
-async def score_tokens(endpoint: ScoringEndpoint, ids: Sequence[int], *, start: int, retries: int) -> list[float]:
+async def score_tokens(teacher: Teacher, ids: Sequence[int], *, start: int, retries: int) -> list[float]:
     """The log-probability of each of ``ids[start:]``.
 
     Args:
-        retries: further attempts after a time-out or a failure of the server; one that is away is waited for.
+        retries: further attempts after a time-out or a failure of the teacher; one that is away is waited for.
 
     Raises:
         Unscored: with the last attempt's reason.
@@ -23,7 +34,7 @@ async def score_tokens(endpoint: ScoringEndpoint, ids: Sequence[int], *, start: 
     attempt = 0
     while True:
         try:
-            return await endpoint.score(ids, start=start)
+            return await teacher.score(ids, start=start)
         except EndpointError as error:
             if attempt == retries or not worth_another_attempt(error):
                 raise Unscored(str(error)) from None

@@ -1,14 +1,23 @@
 """What the actor learns from: the teacher's probability of each token that it sampled."""
 
+import asyncio
+from collections.abc import Iterator
 from functools import partial
 
 import torch
+import transfer_queue as tq
+from tensordict import TensorDict
+from verl.experimental.teacher_loop.teacher_manager import AsyncTeacherLLMServerManager
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 
-from camp.learning.trainer import CampTrainer
-from camp.opd.loss import TEACHER_FIELD, k1_loss, of_response
-from camp.opd.metrics import distillation_metrics, knows_nothing
-from camp.opd.scored_episode import UNSCORED
+from camp.learning.trainer import CampTrainer, episode_keys
+from camp.opd.field import TEACHER_FIELD, of_response
+from camp.opd.loss import k1_loss
+from camp.opd.metrics import distillation_metrics, knows_nothing, teacher_metrics
+from camp.opd.pool import PoolTeacher
+from camp.opd.probe import probe_teacher
+from camp.opd.trends import Trends, Update
+from camp.opd.worker import SCORING, Scoring
 from onepo.errors import ControlledStop
 
 
@@ -20,6 +29,7 @@ class CampOPDTrainer(CampTrainer):
 
     def _setup(self):
         super()._setup()
+        self._trends = Trends()
         distillation = self.config.distillation.distillation_loss
         self.actor_rollout_wg.set_loss_fn(
             partial(
@@ -31,37 +41,63 @@ class CampOPDTrainer(CampTrainer):
             )
         )
 
-    def update_metrics(self, records, extra_fields, rows):
-        found = super().update_metrics(records, extra_fields, rows)
-        found["distillation/unscored"] = self._count_unscored(extra_fields)
-        k1, of_teacher = [], []
-        for prompt, mask, student, scores in zip(*(rows[name].unbind() for name in self.told_fields), strict=True):
-            own = mask.bool()
-            teacher = of_response(scores, prompt=len(prompt), response=len(mask))[own]
-            of_teacher.append(teacher)
-            k1.append((student[own] - teacher).double())
-        if knows_nothing(torch.cat(of_teacher), len(self.tokenizer)):
+    def on_init_end(self):
+        super().on_init_end()
+        if self.use_teacher_policy:  # a server was asked before anything else was started
+            settings = self.settings.teacher
+            pool = AsyncTeacherLLMServerManager(self.config, self.get_teacher_client())
+            teacher = PoolTeacher(pool, timeout=settings.timeout, max_concurrency=1)
+            line = asyncio.run(probe_teacher(teacher, self.tokenizer, retries=settings.max_retries))
+            self.journal.event("note", text=line)
+
+    def _update_actor(self, batch, metrics):
+        """Not with a teacher that would wreck the student."""
+        keys, fields = episode_keys(batch), list(self.told_fields)
+        rows = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=fields)
+        teacher = torch.cat([of_teacher for _, of_teacher in self._scored(rows)])
+        if knows_nothing(teacher, len(self.tokenizer)):
             raise ControlledStop(
                 f"update {self.global_steps}: the teacher finds nearly every token as likely as any other of its "
                 f"{len(self.tokenizer)}: its weights are broken, or were not loaded",
                 exit_code=3,
             )
+        return super()._update_actor(batch, metrics)
+
+    def update_metrics(self, records, extra_fields, rows):
+        found = super().update_metrics(records, extra_fields, rows)
+        scorings = [Scoring(**extra[SCORING]) for extra in extra_fields]
+        found["distillation/unscored"] = self._count_unscored(scorings)
+        k1 = [(student - teacher).double() for student, teacher in self._scored(rows)]
         domains = [record.schedule.domain for record in records]
         clamp = self.config.distillation.distillation_loss.loss_max_clamp
-        return found | distillation_metrics(k1, domains, loss_max_clamp=clamp)
+        found |= distillation_metrics(k1, domains, loss_max_clamp=clamp)
+        lengths = [record.prompt_tokens + record.response_tokens for record in records]
+        found |= teacher_metrics([(each.began, each.ended, n) for each, n in zip(scorings, lengths, strict=True)])
+        if "distillation/kl" in found:
+            tokens = sum(record.response_tokens for record in records) / len(records)
+            warning = self._trends.add(Update(found["distillation/kl"], found["episodes/limit_rate"], tokens))
+            if warning:
+                self.journal.event("note", text=warning)
+        return found
 
-    def _count_unscored(self, extra_fields) -> int:
+    def _count_unscored(self, scorings: list[Scoring]) -> int:
         """How many episodes taught nothing.
 
         Raises:
             ControlledStop: they are too many.
         """
-        reasons = [extra[UNSCORED] for extra in extra_fields if extra.get(UNSCORED)]
-        share = len(reasons) / len(extra_fields)
-        if share > self.settings.teacher.max_unscored_share:
+        reasons = [scoring.missing for scoring in scorings if scoring.missing is not None]
+        if len(reasons) / len(scorings) > self.settings.teacher.max_unscored_share:
             raise ControlledStop(
-                f"update {self.global_steps}: {len(reasons)} of {len(extra_fields)} episodes have no scores of the "
+                f"update {self.global_steps}: {len(reasons)} of {len(scorings)} episodes have no scores of the "
                 f"teacher, more than a share of {self.settings.teacher.max_unscored_share:g}: {reasons[0]}",
                 exit_code=3,
             )
         return len(reasons)
+
+    def _scored(self, rows: TensorDict) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Of each row the log-probabilities of the sampled tokens, under the student and under the teacher."""
+        columns = (rows[name].unbind() for name in self.told_fields)
+        for prompt, mask, student, scores in zip(*columns, strict=True):
+            own = mask.bool()
+            yield student[own], of_response(scores, prompt=len(prompt), response=len(mask))[own]

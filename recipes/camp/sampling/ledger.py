@@ -89,8 +89,9 @@ class EpisodeLedger:
             self._told.add(("", text))
             self._notes.append(text)
 
-    def report_lost_service(self, domain: str, reason: str) -> None:
-        self._stop = self._stop or f"the service of {domain} is lost: {reason}"
+    def report_lost(self, what: str, reason: str) -> None:
+        """A service or a server has ended for good."""
+        self._stop = self._stop or f"{what} is lost: {reason}"
 
     def stop_reason(self) -> str | None:
         """Why the run is to save and stop, None while it may go on."""

@@ -1,0 +1,53 @@
+"""verl's own pool of teachers, asked like an inference server."""
+
+import asyncio
+from collections.abc import Sequence
+
+import ray
+from verl.experimental.teacher_loop.teacher_manager import AsyncTeacherLLMServerManager
+
+from onepo.endpoints.errors import RequestTimedOut, ServerFailed
+from onepo.endpoints.scoring import TokenScore, aligned
+from onepo.errors import last_line
+
+
+class TeacherDied(Exception):
+    """A process of verl's pool has ended; it does not come back."""
+
+
+class PoolTeacher:
+    """verl's teachers, bounded and checked like a server of another.
+
+    Args:
+        pool: verl's client of them, of this process.
+        timeout: seconds for the scores of one row.
+        max_concurrency: rows that are scored at one time.
+    """
+
+    def __init__(self, pool: AsyncTeacherLLMServerManager, *, timeout: float, max_concurrency: int):
+        self._pool = pool
+        self._timeout = timeout
+        self._slots = asyncio.Semaphore(max_concurrency)
+
+    async def score(self, ids: Sequence[int], *, start: int) -> list[float]:
+        """As in ``camp.opd.scoring.Teacher``.
+
+        Raises:
+            TeacherDied: no other row can be scored either.
+        """
+        async with self._slots:
+            asked = self._pool.compute_teacher_logprobs_single(sequence_ids=list(ids))
+            try:
+                tokens, log_probs = await asyncio.wait_for(asked, self._timeout)
+            except asyncio.TimeoutError:
+                raise RequestTimedOut(f"the teacher: no scores within {self._timeout:g} s") from None
+            except ray.exceptions.RayActorError as error:
+                raise TeacherDied(f"a process of the teacher has died: {last_line(error)}") from None
+            except Exception as error:  # the engine's own, whatever it is
+                raise ServerFailed(f"the teacher: {type(error).__name__}: {last_line(error)}") from None
+        # verl's form: an entry is about the token behind its own, so the last is about none
+        told = zip(tokens[start - 1 : -1, 0].tolist(), log_probs[start - 1 : -1, 0].tolist(), strict=True)
+        try:
+            return aligned([TokenScore(*each) for each in told], ids, start)
+        except ValueError as error:
+            raise ServerFailed(f"the teacher: {error}") from None
