@@ -1,10 +1,10 @@
 # Linux only. `make quickstart` trains on this machine's CPU, `make test` runs the linters and the tests.
 VENV := .venv
 SERVICES := .venv-services
-.PHONY: help quickstart camp-quickstart services test test-slow lint setup clean
+.PHONY: help quickstart camp-quickstart camp-opd-quickstart services test test-slow lint setup clean
 
 help:  ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 22
 
 setup:  ## make .venv, or leave it when it is up to date
 	@bash scripts/setup_env.sh $(VENV)
@@ -18,6 +18,10 @@ quickstart: setup  ## train OnePO on the CPU with the data of recipes/quickstart
 camp-quickstart: setup services  ## train CAMP RL on the CPU in two task services
 	@PYTHON=$(CURDIR)/$(VENV)/bin/python CAMP_SERVICES_PYTHON=$(CURDIR)/$(SERVICES)/bin/python \
 	  bash recipes/camp_quickstart/run.sh
+
+camp-opd-quickstart: setup services  ## train CAMP-II OPD on the CPU in the same two
+	@PYTHON=$(CURDIR)/$(VENV)/bin/python CAMP_SERVICES_PYTHON=$(CURDIR)/$(SERVICES)/bin/python \
+	  bash recipes/camp_quickstart/run_opd.sh
 
 lint: setup  ## ruff and ShellCheck
 	$(VENV)/bin/ruff check .

@@ -1,6 +1,6 @@
 """The learning curve of a run: ``python -m onepo.report.curves RUN`` draws RUN/curve.png from its metrics file.
 
-Of a run of OnePO these are accuracies, of a run of CAMP the rewards of its domains.
+Of a run of OnePO these are accuracies, of a run of CAMP the rewards of its domains and the distance from its teacher.
 """
 
 import json
@@ -14,6 +14,7 @@ import matplotlib
 
 matplotlib.use("Agg")  # no screen is needed
 import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
 
 from onepo.trainers.journal import METRICS_FILE
 
@@ -23,6 +24,7 @@ CURVES = {  # metric: label
     "onepo/retirement_rate": "retirement rate of the teacher",
 }
 DOMAIN_REWARD = re.compile(r"domain/(.+)/reward")
+DISTANCE = "distillation/kl"
 RECENT = 20  # updates whose mean is drawn: an update has only some episodes of a domain
 
 
@@ -68,7 +70,20 @@ def draw_run(run: Path) -> Path:
         steps, values = read_metric(run, f"domain/{domain}/reward")
         axes.plot(steps, recent_means(values), label=f"reward in {domain}, mean of {RECENT} updates")
     axes.set(xlabel="training step", ylim=(-0.03, 1.03), title=run.resolve().name)
+    draw_distances([run], axes)
     return save(figure, axes, run / "curve.png")
+
+
+def draw_distances(runs: Sequence[Path], axes: Axes) -> None:
+    """Draw how far each run's student is from its teacher, with a scale on the right. Other runs have no teacher."""
+    curves = [read_metric(run, DISTANCE) for run in runs]
+    if not any(steps for steps, _ in curves):
+        return
+    right = axes.twinx()
+    for steps, values in curves:
+        right.plot(steps, values, color="black", linewidth=0.8)
+    right.set(ylabel="distance from the teacher, nats per token", ylim=(0, None))
+    axes.plot([], [], color="black", linewidth=0.8, label="distance from the teacher")  # for the legend
 
 
 def draw_comparison(groups: dict[str, list[Path]], metric: str, target: Path) -> Path:
@@ -100,10 +115,12 @@ def main(arguments: list[str]) -> int:
     steps, values = read_metric(run, "validation/acc")
     if steps:
         print(f"held-out accuracy: {values[0]:.3f} at step {steps[0]}, {values[-1]:.3f} at step {steps[-1]}")
-    for domain in read_domains(run):
-        _, values = read_metric(run, f"domain/{domain}/reward")
-        first, last = (sum(part) / len(part) for part in (values[:RECENT], values[-RECENT:]))
-        print(f"reward in {domain}: {first:.3f} in the first {RECENT} updates, {last:.3f} in the last {RECENT}")
+    told = {f"reward in {domain}": f"domain/{domain}/reward" for domain in read_domains(run)}
+    for what, metric in {**told, "distance from the teacher": DISTANCE}.items():
+        _, values = read_metric(run, metric)
+        if values:
+            first, last = (sum(part) / len(part) for part in (values[:RECENT], values[-RECENT:]))
+            print(f"{what}: {first:.3f} in the first {RECENT} updates, {last:.3f} in the last {RECENT}")
     print(f"curve: {picture}\nmetrics: {run / METRICS_FILE}")
     return 0
 

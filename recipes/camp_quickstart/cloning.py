@@ -1,4 +1,4 @@
-"""Behaviour cloning: a model learns to say what the random player says.
+"""Behaviour cloning: a model learns to say what a player says.
 
 Shapes: B rows of a batch, S padded length, V vocabulary.
 """
@@ -6,16 +6,23 @@ Shapes: B rows of a batch, S padded length, V vocabulary.
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-from recipes.camp_quickstart.random_player import RandomPlayer
 from recipes.camp_quickstart.vocabulary import encode, read_names
 
 Row = tuple[list[int], list[bool]]  # tokens, and which of them are the player's
+
+
+class Player(Protocol):
+    """Plays one episode."""
+
+    def act(self, observation: str) -> str:
+        """An action, after what was said last."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,7 @@ def clone(
     episodes: Sequence[Sequence[str]],
     chance: random.Random,
     *,
+    player: Callable[[str, random.Random], Player],
     say: Callable[[str], None],
 ) -> None:
     """Learn from single views, which are short and much is said of, and then from whole episodes.
@@ -45,6 +53,7 @@ def clone(
 
     Args:
         episodes: what the service said in them, turn by turn.
+        player: makes one for an episode, from its first text.
     """
     names = torch.tensor(sorted({tokenizer(name)["input_ids"][0] for name in read_names(episodes)}))
 
@@ -52,13 +61,13 @@ def clone(
         told = chance.choice(episodes)
         rules, _, _ = told[0].partition("\n\n")
         text = chance.choice([told[0], *(f"{rules}\n\n{later}" for later in told[1:])])
-        player = RandomPlayer(text, chance)
-        return encode(tokenizer, [text, *[""] * (ACTIONS - 1)], [player.act(text) for _ in range(ACTIONS)])
+        one = player(text, chance)
+        return encode(tokenizer, [text, *[""] * (ACTIONS - 1)], [one.act(text) for _ in range(ACTIONS)])
 
     def episode() -> Row:
         told = chance.choice(episodes)
-        player = RandomPlayer(told[0], chance)
-        return encode(tokenizer, told, [player.act(text) for text in told])
+        one = player(told[0], chance)
+        return encode(tokenizer, told, [one.act(text) for text in told])
 
     for name, row, stage in (("views", view, VIEWS), ("episodes", episode, EPISODES)):
         optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.0)
@@ -72,7 +81,7 @@ def clone(
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             rate.step()
-        say(f"cloned from {stage.steps * stage.rows} {name} of the random player's: cross-entropy {loss.item():.2f}")
+        say(f"cloned from {stage.steps * stage.rows} {name}: cross-entropy {loss.item():.2f}")
 
 
 def cloning_loss(model: LlamaForCausalLM, rows: Sequence[Row], names: torch.Tensor) -> torch.Tensor:

@@ -10,7 +10,8 @@ from camp.prepare import LIMITS, Plan, template
 from onepo.errors import UserError
 from recipes.camp_quickstart import cloning
 from recipes.camp_quickstart.cloning import Stage, clone, cloning_loss
-from recipes.camp_quickstart.make_student import make_model
+from recipes.camp_quickstart.keen_player import KeenPlayer
+from recipes.camp_quickstart.make_model import LAYERS, Kind, make_model
 from recipes.camp_quickstart.playing import watch
 from recipes.camp_quickstart.random_player import RandomPlayer, names_in, tasks_in
 from recipes.camp_quickstart.vocabulary import encode, make_tokenizer, read_names
@@ -73,6 +74,30 @@ def test_in_a_quest_the_player_says_the_task_or_a_verb_with_a_name_that_it_reads
             assert actions > set(tasks) and len({action.split()[0] for action in actions}) >= 3
 
 
+@pytest.mark.parametrize(
+    ("task", "view", "action"),
+    [
+        ("take hat", VIEW, "take hat"),
+        ("open oak chest", VIEW, "open oak chest"),
+        ("put hat on shelf", VIEW, "take hat"),
+        ("put hat on shelf", "You see: shelf\nYou carry: hat, key", "put hat on shelf"),
+        ("take salad, then eat salad", "You see: salad\nYou carry: nothing", "take salad"),
+        ("take salad, then eat salad", "You see: nothing\nYou carry: salad", "eat salad"),
+        ("eat pie", "You see: old fridge (closed), box (open)\nYou carry: nothing", "open old fridge"),
+        ("eat pie", "You see: shelf [hat], box (closed)\nYou carry: nothing", "open box"),
+        ("eat pie", "You see: nothing\nYou carry: nothing", "eat pie"),
+    ],
+)
+def test_the_keen_player_goes_about_its_task(task, view, action):
+    player = KeenPlayer(f"You are in a house and have a task: {task}. Find what you need.\n\n{view}", random.Random(1))
+    assert player.act(view) == action
+
+
+def test_the_keen_player_walks_towards_the_goal(episodes):
+    lakes = [told for told in episodes if "frozen lake" in told[0]]
+    assert {KeenPlayer(told[0], random.Random(n)).act(told[0]) for n in range(9) for told in lakes} == {"down", "right"}
+
+
 def test_names_are_read_from_the_task_and_the_view():
     assert names_in(["put hat on shelf"], VIEW) == ["hat", "shelf", "oak chest", "hat", "red key", "shelf"]
     assert names_in(["eat salad"], "You see: nothing\nYou carry: nothing") == ["salad"]
@@ -116,10 +141,10 @@ def test_the_student_is_the_same_for_a_seed_and_learns(episodes, own_tokenizer, 
 
     def losses(seed: int) -> tuple[float, float]:
         torch.manual_seed(seed)
-        model = make_model(own_tokenizer)
+        model = make_model(own_tokenizer, layers=LAYERS[Kind.STUDENT])
         rows, none = [encode(own_tokenizer, told, said(told)) for told in episodes], torch.tensor([], dtype=torch.long)
         before = cloning_loss(model, rows, none).item()
-        clone(model, own_tokenizer, episodes, random.Random(seed), say=print)
+        clone(model, own_tokenizer, episodes, random.Random(seed), player=RandomPlayer, say=print)
         return before, cloning_loss(model, rows, none).item()
 
     try:
