@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
     LlamaConfig,
@@ -188,3 +189,23 @@ def make_talking_student(folder: Path, *, seed: int = 0, sharpness: float = 1.0)
         model.lm_head.weight[:, 0] = 0.0
         model.lm_head.weight[end, 0] = 0.6
     model.save_pretrained(folder)
+
+
+def make_small_copy(model: Path, folder: Path) -> None:
+    """A random Llama of two small layers with the tokenizer of another model, which it may learn from."""
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=AutoConfig.from_pretrained(model).vocab_size,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=None,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)

@@ -57,6 +57,11 @@ CONFIG = camp_config("data.train_batch_size=2", "trainer.v1.separate_async.num_w
             ["self", "batch", "metrics", "timing_raw", "global_steps", "epoch"],
         ),
         (PPOTrainerSeparateAsync._shutdown_dump_executor, ["self"]),
+        (PPOTrainerSeparateAsync.get_teacher_client, ["self"]),
+        (
+            AgentLoopWorker._compute_teacher_logprobs,
+            ["self", "output", "prompt_ids", "response_ids", "validate", "sample_kwargs"],
+        ),
         (PPOTrainerSeparateAsync.fit, ["self", "agent_loop_manager"]),
         (PPOTrainerSeparateAsync.step, ["self", "metrics", "timing_raw"]),
         (PPOTrainerSeparateAsync.on_train_begin, ["self"]),

