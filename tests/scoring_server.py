@@ -1,6 +1,7 @@
 """A real model that scores given tokens over HTTP, in the form of SGLang's ``/generate``; it can fail on request."""
 
 import asyncio
+import math
 import threading
 from pathlib import Path
 
@@ -14,15 +15,19 @@ class ScoringServer:
 
     Attributes:
         fail: of the next requests, so many are answered with HTTP 500.
+        last: after so many answers it has no time for anybody (HTTP 503).
         answered: requests that got their scores.
     """
 
     def __init__(self, folder: Path):
         self._model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
         self.fail = self.answered = 0
+        self.last = math.inf
 
     async def _generate(self, request: web.Request) -> web.Response:
         asked = await request.json()
+        if self.answered >= self.last:
+            return web.json_response({}, status=503)
         if self.fail:
             self.fail -= 1
             return web.json_response({"error": {"message": "out of order"}}, status=500)

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from camp.opd.metrics import distillation_metrics, knows_nothing, teacher_metrics
+from camp.opd.metrics import distillation_metrics, knows_nothing, loss_metrics, teacher_metrics
 
 
 def test_figures_by_hand():
@@ -66,3 +66,19 @@ def test_an_episode_within_another_adds_no_time():
 
 def test_a_clock_that_stood_still():
     assert teacher_metrics([(3.0, 3.0, 7)]) == {"teacher/latency_mean": 0.0, "teacher/latency_max": 0.0}
+
+
+@pytest.mark.parametrize("averaged_over", [1, 2])
+def test_sums_of_the_loss_become_shares(averaged_over):
+    sums = {"response_tokens": 40, "clipped_tokens": 4, "lower_clipped_tokens": 2, "abs_k1_sum": 20, "k1_sum": 9}
+    metrics = {f"actor/distillation/{name}": value / averaged_over for name, value in sums.items()} | {"actor/lr": 1.0}
+    assert loss_metrics(metrics) == {
+        "actor/pg_clipfrac": 0.1,
+        "actor/pg_clipfrac_lower": 0.05,
+        "distillation/k1_abs": 0.5,
+    }
+    assert metrics == {"actor/lr": 1.0}
+
+
+def test_an_update_without_tokens_has_no_shares():
+    assert loss_metrics({"actor/distillation/response_tokens": 0.0}) == {}

@@ -40,6 +40,7 @@ def test_the_run_goes_on_and_no_episode_is_lost(runs, inputs):
     first, again = runs
     assert again.code == 0, again.tell()
     assert "topk=32 is inactive" in first.stdout and "explained" not in again.stdout
+    assert "the teacher scores a conversation of" in first.stdout
     (last,) = (again.output_dir / "checkpoints").iterdir()
     found = lineage(last)
     assert sorted(chain(*found["trained"].values(), found["unfinished"])) == list(range(found["submitted"]))
@@ -57,9 +58,10 @@ def test_every_sampled_token_is_scored(runs):
         assert record["distillation/tokens"] == sum(
             turn["end"] - turn["start"] for one in episodes for turn in one.turns
         )
-        assert record["distillation/unscored"] == 0
+        assert record["distillation/unscored"] == 0 and record["teacher/tokens_per_second"] > 0
         assert record["distillation/kl"] > 0.01 and record["actor/grad_norm"] > 0
         assert record["distillation/k1_p05"] < record["distillation/k1_p50"] < record["distillation/k1_p95"]
+        assert 0 <= record["actor/pg_clipfrac"] <= 1 and record["distillation/k1_abs"] >= record["distillation/kl"]
         domains = {one.schedule.domain for one in episodes}
         assert {f"domain/{name}/kl" for name in domains} <= record.keys()
         assert all(f"domain/{name}/reward" in record for name in domains)  # still written down
@@ -91,11 +93,21 @@ def test_a_teacher_by_http_teaches_the_same(inputs, runs, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_teacher_that_is_gone_stops_the_run_with_a_checkpoint(inputs, tmp_path):
+def test_a_teacher_that_goes_away_stops_the_run_with_a_checkpoint(inputs, tmp_path):
+    served = {name: value for name, value in inputs.items() if name != "TEACHER_PATH"}
+    with ScoringServer(inputs["TEACHER_PATH"]) as teacher:
+        teacher.last = 3  # one of them is the question before the start
+        done = run(tmp_path / "out", **served, TEACHER_URL=teacher.url, TOTAL_UPDATES="2", TEACHER_OUTAGE_LIMIT="1")
+    assert done.code == 3, done.tell()
+    assert "3 of 5 episodes have no scores of the teacher" in done.stdout
+    assert list((tmp_path / "out" / "checkpoints").glob("global_step_*"))
+
+
+@pytest.mark.slow
+def test_a_teacher_that_is_not_there_is_told_before_anything_is_started(inputs, tmp_path):
     served = {name: value for name, value in inputs.items() if name != "TEACHER_PATH"}
     with ScoringServer(inputs["TEACHER_PATH"]) as teacher:
         url = teacher.url
-    done = run(tmp_path / "out", **served, TEACHER_URL=url, TOTAL_UPDATES="2", TEACHER_OUTAGE_LIMIT="1")
-    assert done.code == 3, done.tell()
-    assert "episodes have no scores of the teacher" in done.stdout
-    assert list((tmp_path / "out" / "checkpoints").glob("global_step_*"))
+    done = run(tmp_path / "out", **served, TEACHER_URL=url)
+    assert done.code == 2 and "error: --teacher: cannot score a short conversation: " in done.stderr
+    assert not (tmp_path / "out").exists()

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 _QUANTILES = {"p05": 0.05, "p50": 0.5, "p95": 0.95}
+_SUMS = "actor/distillation/"
 _NEAR = 0.1  # of ln(vocabulary)
 _MOST = 0.9
 
@@ -37,6 +38,23 @@ def distillation_metrics(k1: Sequence[Tensor], domains: Sequence[str], *, loss_m
         if len(tokens):
             found[f"domain/{domain}/kl"] = tokens.mean().item()
     return found
+
+
+def loss_metrics(metrics: dict[str, float]) -> dict[str, float]:
+    """Shares of an update's tokens, out of the loss's sums, which are taken out of ``metrics``.
+
+    Args:
+        metrics: verl's, among them means or sums of ours over ranks: of all of them alike, so that shares are right.
+    """
+    sums = {name.removeprefix(_SUMS): metrics.pop(name) for name in list(metrics) if name.startswith(_SUMS)}
+    tokens = sums["response_tokens"]
+    if not tokens:
+        return {}
+    return {
+        "actor/pg_clipfrac": sums["clipped_tokens"] / tokens,
+        "actor/pg_clipfrac_lower": sums["lower_clipped_tokens"] / tokens,
+        "distillation/k1_abs": sums["abs_k1_sum"] / tokens,
+    }
 
 
 def teacher_metrics(scored: Sequence[tuple[float, float, int]]) -> dict[str, float]:

@@ -13,7 +13,7 @@ from verl.trainer.ppo.v1.trainer_base import register_trainer
 from camp.learning.trainer import CampTrainer, episode_keys
 from camp.opd.field import TEACHER_FIELD, of_response
 from camp.opd.loss import k1_loss
-from camp.opd.metrics import distillation_metrics, knows_nothing, teacher_metrics
+from camp.opd.metrics import distillation_metrics, knows_nothing, loss_metrics, teacher_metrics
 from camp.opd.pool import PoolTeacher
 from camp.opd.probe import probe_teacher
 from camp.opd.trends import Trends, Update
@@ -61,7 +61,9 @@ class CampOPDTrainer(CampTrainer):
                 f"{len(self.tokenizer)}: its weights are broken, or were not loaded",
                 exit_code=3,
             )
-        return super()._update_actor(batch, metrics)
+        batch = super()._update_actor(batch, metrics)
+        metrics.update(loss_metrics(metrics))
+        return batch
 
     def update_metrics(self, records, extra_fields, rows):
         found = super().update_metrics(records, extra_fields, rows)
