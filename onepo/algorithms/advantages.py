@@ -1,6 +1,6 @@
-"""Group-relative advantages: how much better a rollout is than the other rollouts of its prompt.
+"""Advantages: how much better a rollout is than the others of its prompt, and what a teacher thinks of each token.
 
-B rows; the rows of one group share a group id and may lie anywhere in the batch.
+B rows, T response tokens; the rows of one group share a group id and may lie anywhere in the batch.
 """
 
 from collections.abc import Hashable, Sequence
@@ -45,3 +45,29 @@ def group_advantages(
     highest = zeros.scatter_reduce(0, group, score, "amax", include_self=False)
     advantage = advantage.masked_fill((lowest == highest)[group], 0)
     return advantage.to(scores.dtype if scores.is_floating_point() else torch.float32)
+
+
+def mix_advantages(
+    *, advantages: Tensor, log_prob: Tensor, teacher_log_prob: Tensor, adv_tau: float, teacher_tau: float
+) -> Tensor:
+    """``adv_tau * A + teacher_tau * sg(teacher_log_prob - log_prob)``, token by token.
+
+    The second term is minus the one-sample estimate of KL(student || teacher): positive where the teacher likes the
+    sampled token more than the student does. A weight of 0 leaves its term out, whatever is in it, so with weights 1
+    and 0 the result is ``advantages`` bit for bit. A clip or trust region has to follow the sign of the result.
+
+    Args:
+        advantages: [B, T] of the reward.
+        log_prob: [B, T] of the sampled tokens under the student; it gets no gradient from here.
+        teacher_log_prob: [B, T] under the teacher, at temperature 1.
+        adv_tau, teacher_tau: weights, at least 0.
+
+    Returns:
+        [B, T], detached.
+    """
+    terms = []
+    if adv_tau:
+        terms.append(adv_tau * advantages.detach())
+    if teacher_tau:
+        terms.append(teacher_tau * (teacher_log_prob.detach() - log_prob.detach()))
+    return sum(terms[1:], terms[0]) if terms else torch.zeros_like(log_prob)

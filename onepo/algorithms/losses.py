@@ -1,4 +1,4 @@
-"""Policy losses: OnePO's clipped PPO with a probability floor on the tokens of teacher rows, and K1 distillation.
+"""Losses: OnePO's clipped PPO with a probability floor on the tokens of teacher rows, K1 distillation, cross-entropy.
 
 B rows, T response tokens; every tensor is [B, T]. ``c`` is the probability floor, ``pi = exp(log_prob)``.
 
@@ -186,3 +186,26 @@ def k1_policy_loss(
         }
     denominator = denominator + (response_tokens == 0).to(dtype)
     return _SumWithKnownSlope.apply(log_prob.to(dtype), token_loss, slope) / denominator, metrics
+
+
+def sft_loss(
+    *, log_prob: Tensor, response_mask: Tensor, denominator: float | Tensor
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Cross-entropy of the tokens of ``response_mask``: minus the sum of their log-probabilities over ``denominator``.
+
+    Args:
+        log_prob: [B, T] under the student, at temperature 1; the only input that receives a gradient.
+        response_mask: [B, T] bool or 0/1, tokens to learn. Whatever ``log_prob`` holds elsewhere is never read.
+        denominator: tokens of the global batch.
+
+    Returns:
+        Loss and metrics, as in :func:`onepo_policy_loss`.
+    """
+    dtype = torch.promote_types(log_prob.dtype, torch.float32)
+    with torch.no_grad():
+        mask = response_mask.bool()
+        token_loss = -torch.where(mask, log_prob, 0).to(dtype)
+        response_tokens = mask.sum()
+        metrics = {"sft/nll_sum": token_loss.sum(), "sft/response_tokens": response_tokens}
+    denominator = denominator + (response_tokens == 0).to(dtype)
+    return _SumWithKnownSlope.apply(log_prob.to(dtype), token_loss, -mask.to(dtype)) / denominator, metrics
