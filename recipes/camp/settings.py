@@ -42,9 +42,9 @@ class TeacherSettings(_Section):
         server: it is started and stopped by the run, which then sets ``url``.
         timeout: seconds for the scores of one episode.
         max_concurrency: episodes that are scored at one time, of each process that plays episodes.
-        outage_limit: seconds to wait for a server that is away.
+        outage_limit: seconds to wait for a server that is away; then the run saves and stops.
         max_retries: further attempts after a time-out or a failure.
-        max_unscored_share: of an update's episodes; with more of them without scores the run saves and stops.
+        max_unscored_share: of as many episodes as an update has; with more of them unscored the run saves and stops.
         tokenizer: directory with its tokenizer, to be compared with the student's; None: it is not.
         api_key_file: where the run keeps the key, readable by its user only; the key itself is in no configuration.
     """
@@ -57,7 +57,7 @@ class TeacherSettings(_Section):
     max_concurrency: int = Field(ge=1)
     outage_limit: float = Field(ge=0)
     max_retries: int = Field(ge=0)
-    max_unscored_share: float = Field(ge=0, le=1)
+    max_unscored_share: float = Field(ge=0, lt=1)
     tokenizer: str | None
     api_key_file: str | None
 

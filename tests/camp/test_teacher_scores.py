@@ -9,10 +9,10 @@ import torch
 from transformers import AutoTokenizer
 
 from camp.opd.field import of_response, row_of
-from camp.opd.pool import PoolTeacher, TeacherDied
+from camp.opd.pool import PoolTeacher
 from camp.opd.probe import probe_teacher
-from camp.opd.scoring import Unscored, score_tokens
-from onepo.endpoints.errors import EndpointError, RequestRefused, RequestTimedOut, ServerFailed
+from camp.opd.scoring import TeacherGone, Unscored, score_tokens
+from onepo.endpoints.errors import EndpointError, EndpointUnavailable, RequestRefused, RequestTimedOut, ServerFailed
 from onepo.errors import UserError
 from tests.students import make_talking_student
 
@@ -70,7 +70,7 @@ def test_what_the_pool_raises():
         scored(Pool(ValueError("too long")))
     with pytest.raises(RequestTimedOut, match="no scores within 0"):
         scored(Pool(pause=60.0), timeout=0.01)
-    with pytest.raises(TeacherDied, match="a process of the teacher has died"):
+    with pytest.raises(TeacherGone, match="a process of the teacher has died"):
         scored(Pool(ray.exceptions.RayActorError()))
 
 
@@ -114,6 +114,11 @@ def test_a_row_that_cannot_be_scored(error, attempts):
     with pytest.raises(Unscored, match=str(error)):
         asked(teacher, retries=2)
     assert len(teacher.answers) == 5 - attempts
+
+
+def test_a_teacher_that_is_away_for_too_long_is_gone():
+    with pytest.raises(TeacherGone, match="nobody there"):
+        asked(Moody(EndpointUnavailable("nobody there", "refused")), retries=2)
 
 
 @pytest.mark.parametrize(("prompt", "response"), [(1, 3), (2, 2), (3, 1)])

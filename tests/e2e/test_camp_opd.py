@@ -1,5 +1,6 @@
 """CAMP-II OPD end to end: a learner, a sampler and a teacher, a checkpoint, and the run that goes on from it."""
 
+import math
 from itertools import chain
 
 import pytest
@@ -93,14 +94,24 @@ def test_a_teacher_by_http_teaches_the_same(inputs, runs, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_teacher_that_goes_away_stops_the_run_with_a_checkpoint(inputs, tmp_path):
+def test_a_teacher_that_goes_away_stops_the_run_and_no_episode_is_lost(inputs, tmp_path):
     served = {name: value for name, value in inputs.items() if name != "TEACHER_PATH"}
+    output = tmp_path / "out"
     with ScoringServer(inputs["TEACHER_PATH"]) as teacher:
-        teacher.last = 3  # one of them is the question before the start
-        done = run(tmp_path / "out", **served, TEACHER_URL=teacher.url, TOTAL_UPDATES="2", TEACHER_OUTAGE_LIMIT="1")
-    assert done.code == 3, done.tell()
-    assert "3 of 5 episodes have no scores of the teacher" in done.stdout
-    assert list((tmp_path / "out" / "checkpoints").glob("global_step_*"))
+        teacher.last = EPISODES + 3  # one of them is the question before the start
+        options = {**served, "TEACHER_URL": teacher.url, "TOTAL_UPDATES": "3", "TEACHER_OUTAGE_LIMIT": "1"}
+        stopped = run(output, **options)
+        assert stopped.code == 3, stopped.tell()
+        assert "gave no answer within the outage limit of 1 s" in stopped.stdout
+        checkpoint = max((output / "checkpoints").iterdir())
+        saved = lineage(checkpoint)
+        assert sorted(chain(*saved["trained"].values(), saved["unfinished"])) == list(range(saved["submitted"]))
+        teacher.last = math.inf
+        again = run(output, **options, RESUME=str(checkpoint))
+    assert again.code == 0, again.tell()
+    found = lineage(output / "checkpoints" / "global_step_3")
+    assert sorted(chain(*found["trained"].values(), found["unfinished"])) == list(range(found["submitted"]))
+    assert all(record["distillation/unscored"] == 0 for record in again.metrics())
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from camp.learning.one_update import one_update
 from camp.learning.state import run_facts, write_state
 from camp.routes import read_routes
 from camp.sampling.episode import RECORD
-from camp.sampling.ledger import create_ledger
+from camp.sampling.ledger import EpisodeLedger, create_ledger
 from camp.sampling.record import EpisodeRecord
 from camp.sampling.replay import EpisodeBuffer
 from camp.settings import parse_settings
@@ -42,9 +42,11 @@ class CampTrainer(SavesWhole, RecordsMetrics, FeedsSchedule, PPOTrainerSeparateA
     is written down. A subclass says what is learned.
 
     Attributes:
+        ledger_class: of the run's ledger.
         told_fields: of the rows in verl's queue, those that ``update_metrics`` needs.
     """
 
+    ledger_class: type[EpisodeLedger] = EpisodeLedger
     told_fields: tuple[str, ...] = ()
 
     def __init__(self, config):
@@ -55,7 +57,7 @@ class CampTrainer(SavesWhole, RecordsMetrics, FeedsSchedule, PPOTrainerSeparateA
         self.checkpoints_to_keep = self.settings.keep_checkpoints
         self.journal = Journal(self.settings.output, events_dir=self.settings.attempt_dir)
         routes = read_routes(Path(self.settings.routes))
-        self.ledger = create_ledger(self.settings.attempt_dir, list(routes.domains))
+        self.ledger = create_ledger(self.ledger_class, self.settings.attempt_dir, list(routes.domains))
         self.lineage = Lineage()
         # of the files as they are now: they may move while the run goes on
         self._facts = run_facts(config, routes)

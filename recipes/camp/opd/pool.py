@@ -6,13 +6,10 @@ from collections.abc import Sequence
 import ray
 from verl.experimental.teacher_loop.teacher_manager import AsyncTeacherLLMServerManager
 
+from camp.opd.scoring import TeacherGone
 from onepo.endpoints.errors import RequestTimedOut, ServerFailed
 from onepo.endpoints.scoring import TokenScore, aligned
 from onepo.errors import last_line
-
-
-class TeacherDied(Exception):
-    """A process of verl's pool has ended; it does not come back."""
 
 
 class PoolTeacher:
@@ -30,11 +27,7 @@ class PoolTeacher:
         self._slots = asyncio.Semaphore(max_concurrency)
 
     async def score(self, ids: Sequence[int], *, start: int) -> list[float]:
-        """As in ``camp.opd.scoring.Teacher``.
-
-        Raises:
-            TeacherDied: no other row can be scored either.
-        """
+        """As in ``camp.opd.scoring.Teacher``. A process of the pool that has died does not come back."""
         async with self._slots:
             asked = self._pool.compute_teacher_logprobs_single(sequence_ids=list(ids))
             try:
@@ -42,7 +35,7 @@ class PoolTeacher:
             except asyncio.TimeoutError:
                 raise RequestTimedOut(f"the teacher: no scores within {self._timeout:g} s") from None
             except ray.exceptions.RayActorError as error:
-                raise TeacherDied(f"a process of the teacher has died: {last_line(error)}") from None
+                raise TeacherGone(f"a process of the teacher has died: {last_line(error)}") from None
             except Exception as error:  # the engine's own, whatever it is
                 raise ServerFailed(f"the teacher: {type(error).__name__}: {last_line(error)}") from None
         # verl's form: an entry is about the token behind its own, so the last is about none

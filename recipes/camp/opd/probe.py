@@ -6,7 +6,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from camp.opd.metrics import knows_nothing
-from camp.opd.scoring import Teacher, Unscored, score_tokens
+from camp.opd.scoring import Teacher, TeacherGone, Unscored, score_tokens
 from onepo.errors import UserError
 
 CONVERSATION = [
@@ -29,7 +29,7 @@ async def probe_teacher(teacher: Teacher, tokenizer: PreTrainedTokenizerBase, *,
     began = time.monotonic()
     try:
         scores = torch.tensor(await score_tokens(teacher, ids, start=1, retries=retries))
-    except Unscored as error:
+    except (Unscored, TeacherGone) as error:
         raise UserError(f"--teacher: cannot score a short conversation: {error}") from None
     if knows_nothing(scores, len(tokenizer)):
         raise UserError(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from onepo.endpoints.attempts import pause_after, worth_another_attempt
-from onepo.endpoints.errors import EndpointError
+from onepo.endpoints.errors import EndpointError, EndpointUnavailable
 
 
 class Teacher(Protocol):
@@ -15,11 +15,16 @@ class Teacher(Protocol):
 
         Raises:
             EndpointError: there are none; the subclasses tell why.
+            TeacherGone: it will not come back by itself.
         """
 
 
 class Unscored(Exception):
     """The teacher has no probabilities for a row."""
+
+
+class TeacherGone(Exception):
+    """No other row can be scored either."""
 
 
 async def score_tokens(teacher: Teacher, ids: Sequence[int], *, start: int, retries: int) -> list[float]:
@@ -30,11 +35,14 @@ async def score_tokens(teacher: Teacher, ids: Sequence[int], *, start: int, retr
 
     Raises:
         Unscored: with the last attempt's reason.
+        TeacherGone: it was away for longer than its outage limit, or is gone for good.
     """
     attempt = 0
     while True:
         try:
             return await teacher.score(ids, start=start)
+        except EndpointUnavailable as error:
+            raise TeacherGone(str(error)) from None
         except EndpointError as error:
             if attempt == retries or not worth_another_attempt(error):
                 raise Unscored(str(error)) from None

@@ -12,6 +12,7 @@ from verl.trainer.ppo.v1.trainer_base import register_trainer
 
 from camp.learning.trainer import CampTrainer, episode_keys
 from camp.opd.field import TEACHER_FIELD, of_response
+from camp.opd.ledger import OPDLedger
 from camp.opd.loss import k1_loss
 from camp.opd.metrics import distillation_metrics, knows_nothing, loss_metrics, teacher_metrics
 from camp.opd.pool import PoolTeacher
@@ -25,6 +26,7 @@ from onepo.errors import ControlledStop
 class CampOPDTrainer(CampTrainer):
     """K1 distillation: verl's order of things, our loss and metrics. Rewards are written down only."""
 
+    ledger_class = OPDLedger
     told_fields = ("prompts", "response_mask", "old_log_probs", TEACHER_FIELD)
 
     def _setup(self):
@@ -68,7 +70,7 @@ class CampOPDTrainer(CampTrainer):
     def update_metrics(self, records, extra_fields, rows):
         found = super().update_metrics(records, extra_fields, rows)
         scorings = [Scoring(**extra[SCORING]) for extra in extra_fields]
-        found["distillation/unscored"] = self._count_unscored(scorings)
+        found["distillation/unscored"] = sum(scoring.missing is not None for scoring in scorings)
         k1 = [(student - teacher).double() for student, teacher in self._scored(rows)]
         domains = [record.schedule.domain for record in records]
         clamp = self.config.distillation.distillation_loss.loss_max_clamp
@@ -81,21 +83,6 @@ class CampOPDTrainer(CampTrainer):
             if warning:
                 self.journal.event("note", text=warning)
         return found
-
-    def _count_unscored(self, scorings: list[Scoring]) -> int:
-        """How many episodes taught nothing.
-
-        Raises:
-            ControlledStop: they are too many.
-        """
-        reasons = [scoring.missing for scoring in scorings if scoring.missing is not None]
-        if len(reasons) / len(scorings) > self.settings.teacher.max_unscored_share:
-            raise ControlledStop(
-                f"update {self.global_steps}: {len(reasons)} of {len(scorings)} episodes have no scores of the "
-                f"teacher, more than a share of {self.settings.teacher.max_unscored_share:g}: {reasons[0]}",
-                exit_code=3,
-            )
-        return len(reasons)
 
     def _scored(self, rows: TensorDict) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Of each row the log-probabilities of the sampled tokens, under the student and under the teacher."""

@@ -8,9 +8,10 @@ from omegaconf import OmegaConf
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
 from camp.opd.field import TEACHER_FIELD, row_of
-from camp.opd.pool import PoolTeacher, TeacherDied
-from camp.opd.scoring import Unscored, score_tokens
+from camp.opd.pool import PoolTeacher
+from camp.opd.scoring import TeacherGone, Unscored, score_tokens
 from camp.opd.served import kept_key, served_teacher
+from camp.sampling.episode import EpisodeFailed
 from camp.sampling.ledger import ledger_name
 from camp.settings import parse_settings
 from onepo.compat import plain_class
@@ -39,6 +40,7 @@ class ScoringWorker(plain_class(AgentLoopWorkerTQ)):
         super().__init__(*args, **kwargs)
         settings = parse_settings(OmegaConf.to_container(self.config.camp, resolve=True))
         self._settings = settings.teacher
+        self._window = self.config.data.train_batch_size
         self._ledger = ray.get_actor(ledger_name(settings.attempt_dir))
         if self._settings.url is None:
             bounds = {"timeout": self._settings.timeout, "max_concurrency": self._settings.max_concurrency}
@@ -48,7 +50,13 @@ class ScoringWorker(plain_class(AgentLoopWorkerTQ)):
 
     async def _compute_teacher_logprobs(self, output, prompt_ids, response_ids, validate, sample_kwargs=None):
         """An episode that cannot be scored stays in its update, so that the schedule's order holds, and teaches
-        nothing."""
+        nothing.
+
+        Raises:
+            EpisodeFailed: too many cannot, or the teacher is gone; the ledger has the reason, and the run stops.
+        """
+        episode = sample_kwargs["episode"]
+        place = (episode["position"], episode["domain"])
         ids, start = [*prompt_ids, *response_ids], len(prompt_ids)
         began, missing = time.time(), None
         try:
@@ -56,11 +64,12 @@ class ScoringWorker(plain_class(AgentLoopWorkerTQ)):
         except Unscored as error:
             scores, missing = [0.0] * len(response_ids), str(error)
             output.response_mask = [0] * len(response_ids)
-            await self._ledger.note.remote(f"a row cannot be scored: {missing}")
-        except TeacherDied as error:
-            episode = sample_kwargs["episode"]
-            await self._ledger.give_up.remote(episode["position"], episode["domain"], str(error))
-            raise
+        except TeacherGone as error:
+            await self._ledger.give_up.remote(*place, str(error))
+            raise EpisodeFailed(str(error)) from None
+        bounds = {"window": self._window, "largest_share": self._settings.max_unscored_share}
+        if not await self._ledger.scored.remote(*place, missing, **bounds):
+            raise EpisodeFailed(missing)
         scoring = Scoring(began, time.time(), missing)
         output.extra_fields |= {TEACHER_FIELD: row_of(scores, prompt=start), SCORING: asdict(scoring)}
 

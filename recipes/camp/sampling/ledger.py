@@ -160,6 +160,6 @@ def ledger_name(attempt_dir: str) -> str:
     return f"camp-ledger-{attempt_dir}"
 
 
-def create_ledger(attempt_dir: str, domains: Sequence[str]) -> Any:
+def create_ledger(kind: type[EpisodeLedger], attempt_dir: str, domains: Sequence[str]) -> Any:
     """Start the actor; returns its handle."""
-    return ray.remote(EpisodeLedger).options(name=ledger_name(attempt_dir), num_cpus=0).remote(domains)
+    return ray.remote(kind).options(name=ledger_name(attempt_dir), num_cpus=0).remote(domains)
