@@ -75,22 +75,18 @@ def test_in_a_quest_the_player_says_the_task_or_a_verb_with_a_name_that_it_reads
 
 
 @pytest.mark.parametrize(
-    ("task", "view", "action"),
+    ("task", "actions"),
     [
-        ("take hat", VIEW, "take hat"),
-        ("open oak chest", VIEW, "open oak chest"),
-        ("put hat on shelf", VIEW, "take hat"),
-        ("put hat on shelf", "You see: shelf\nYou carry: hat, key", "put hat on shelf"),
-        ("take salad, then eat salad", "You see: salad\nYou carry: nothing", "take salad"),
-        ("take salad, then eat salad", "You see: nothing\nYou carry: salad", "eat salad"),
-        ("eat pie", "You see: old fridge (closed), box (open)\nYou carry: nothing", "open old fridge"),
-        ("eat pie", "You see: shelf [hat], box (closed)\nYou carry: nothing", "open box"),
-        ("eat pie", "You see: nothing\nYou carry: nothing", "eat pie"),
+        ("take hat", {"take hat"}),
+        ("open oak chest", {"take oak chest", "open oak chest"}),
+        ("put hat on shelf", {"take hat", "put hat on shelf"}),
+        ("take salad, then eat salad", {"take salad", "eat salad"}),
     ],
 )
-def test_the_keen_player_goes_about_its_task(task, view, action):
-    player = KeenPlayer(f"You are in a house and have a task: {task}. Find what you need.\n\n{view}", random.Random(1))
-    assert player.act(view) == action
+def test_the_keen_player_goes_about_its_task(task, actions):
+    first = f"You are in a house and have a task: {task}. Find what you need.\n\n{VIEW}"
+    player = KeenPlayer(first, random.Random(1))
+    assert {player.act(VIEW) for _ in range(50)} == actions
 
 
 def test_the_keen_player_walks_towards_the_goal(episodes):
