@@ -52,9 +52,9 @@ option SERVICE_START_TIMEOUT 180 "Seconds until the start of a managed service t
 option SERVICE_MAX_RESTARTS 3 "Restarts of a managed service that ended by itself, over the whole run."
 
 group "Teacher"
-option TEACHER_TIMEOUT 600 "Seconds until the scoring of an episode is given up."
+option TEACHER_TIMEOUT 600 "Seconds until an attempt to score an episode is given up; waiting for a free place is not part of it."
 option TEACHER_MAX_RETRIES 3 "Further attempts after a time-out or an error."
-option TEACHER_MAX_CONCURRENCY 64 "Episodes that each process has scored at one time."
+option TEACHER_MAX_CONCURRENCY 64 "Episodes that each process with agent loops lets the teacher score at one time."
 option TEACHER_MAX_UNSCORED 0.1 "Largest share of episodes without scores, among as many as an update has; above it the run saves and stops."
 
 group "Teacher in an inference server: at TEACHER_URL, or started here"
@@ -91,7 +91,7 @@ option KEEP_CHECKPOINTS 1 "Newest checkpoints that are kept."
 # ---- end of the options ----
 
 own_prefixes ACTOR_ EPISODE KEEP_ LEARNER_ MAX_PROMPT_ MAX_RESPONSE_ MAX_STALE SAMPLER_ SERVICE_ STUDENT_ TEACHER_ \
-  TOTAL_ WARMUP_
+  TEMPERATURE TOTAL_ WARMUP_
 
 one_of TEACHER_BACKEND sglang vllm
 one_of START_TEACHER_SERVER 0 1

@@ -98,19 +98,21 @@ overrides of your own"
 }
 
 choose_teacher() {  # verl's own teachers, a server that is started with the same model, or one that runs at TEACHER_URL
-  local -r server=(TEACHER_SERVER_PYTHON TEACHER_SERVER_GPUS TEACHER_SERVER_EXTRA_ARGS)
+  local -r server=(TEACHER_SERVER_{PYTHON,HOST,PORT,DP,TP,MEM_FRACTION,GPUS,EXTRA_ARGS,START_TIMEOUT,MAX_RESTARTS} \
+    AUTO_KILL_TEACHER_SERVER)
   if [[ -z ${TEACHER_URL} ]]; then
     require_path -d TEACHER_PATH "a directory with the teacher model, or set TEACHER_URL to the address of a server that has it"
     fixed_by "TEACHER_PATH" TEACHER_API_KEY TEACHER_TOKENIZER
     if [[ ${START_TEACHER_SERVER} == 1 ]]; then
       fixed_by "START_TEACHER_SERVER=1" TEACHER_GPUS
     else
-      fixed_by "START_TEACHER_SERVER=0" TEACHER_BACKEND TEACHER_NAME "${server[@]}"
+      fixed_by "START_TEACHER_SERVER=0" TEACHER_BACKEND TEACHER_NAME TEACHER_OUTAGE_LIMIT "${server[@]}"
     fi
     return
   fi
   [[ -z ${TEACHER_PATH} ]] || problem "TEACHER_PATH and TEACHER_URL are both set: which teacher is it? Set one"
   [[ ${START_TEACHER_SERVER} == 0 ]] || problem "TEACHER_URL names a server that runs already: leave START_TEACHER_SERVER at 0"
+  [[ ${TEACHER_URL} =~ ^https?:// ]] || problem "TEACHER_URL=${TEACHER_URL}: must begin with http:// or https://"
   plain_url TEACHER_URL TEACHER_API_KEY
   fixed_by "TEACHER_URL" TEACHER_GPUS "${server[@]}"
   [[ -z ${TEACHER_TOKENIZER} ]] || require_path -d TEACHER_TOKENIZER "a directory with the teacher's tokenizer"

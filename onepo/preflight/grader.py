@@ -6,7 +6,7 @@ from omegaconf import DictConfig
 
 from onepo.endpoints.address import plain_address_problem
 from onepo.errors import UserError
-from onepo.preflight.server import server_problems
+from onepo.preflight.server import server_model_problems, server_problems
 from onepo.rewards.template import load_template
 from onepo.servers.grader import SERVER
 from onepo.settings import Settings
@@ -49,4 +49,5 @@ def _managed(config: DictConfig, settings: Settings, open_ended: int) -> Iterato
             "START_REWARD_SERVER=0 with REWARD_MODEL_URL and REWARD_MODEL_NAME of one that runs already"
         )
         return
+    yield from server_model_problems(server, SERVER)
     yield from server_problems(config, server, SERVER)

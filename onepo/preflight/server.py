@@ -19,8 +19,8 @@ from onepo.settings import ServerSettings
 _LOCAL = ("127.0.0.1", "localhost", "::1", "0.0.0.0", "::")
 
 
-def server_problems(config: DictConfig, server: ServerSettings, names: ServerNames) -> Iterator[str]:
-    """Why a managed server could not be started, or not be reached; its model's path is set."""
+def server_model_problems(server: ServerSettings, names: ServerNames) -> Iterator[str]:
+    """What is wrong with the directory of its model."""
     option = names.options
     path = f"{option['path']}={server.path}"
     if not Path(server.path).is_dir():
@@ -32,6 +32,11 @@ def server_problems(config: DictConfig, server: ServerSettings, names: ServerNam
             yield from weight_problems(Path(server.path), option["path"])
         except UserError as error:
             yield f"{path}: {error}"
+
+
+def server_problems(config: DictConfig, server: ServerSettings, names: ServerNames) -> Iterator[str]:
+    """Why a managed server could not be started, or not be reached, whatever its model."""
+    option = names.options
     if server.chat_template and not Path(server.chat_template).is_file():
         yield f"{option['chat_template']}={server.chat_template} is not an existing file"
     try:
@@ -44,14 +49,15 @@ def server_problems(config: DictConfig, server: ServerSettings, names: ServerNam
         yield (f"{option['host']}={server.host}, {option['port']}={server.port}: no server can listen there ({error})")
     else:
         if holder:
-            reuse = names.reuse.format(url="ADDRESS", name="NAME")
+            reuse = names.reuse.format(address="ADDRESS", backend=server.backend, name="NAME")
             yield (
                 f"{option['port']}={server.port} is in use by {holder}: stop it or set another port; if that is "
                 f"{names.who}, use it with {reuse}"
             )
-    if config.trainer.nnodes > 1 and server.host in _LOCAL:
+    nodes = max(config.trainer.nnodes, config.actor_rollout_ref.rollout.nnodes)
+    if nodes > 1 and server.host in _LOCAL:
         yield (
-            f"{option['host']}={server.host} cannot be reached from other machines (NNODES={config.trainer.nnodes}): "
+            f"{option['host']}={server.host} cannot be reached from other machines, and the run is on {nodes}: "
             "set it to the address that this machine has for them"
         )
     yield from _engine(server, names)
@@ -91,7 +97,9 @@ def gpu_problems(config: DictConfig, server: ServerSettings, names: ServerNames)
     shared = named is None or of_the_run is None or bool(set(named) & set(of_the_run.split(",")))
     rollout = config.actor_rollout_ref.rollout.gpu_memory_utilization
     if shared and rollout + server.mem_fraction >= 1:
-        advice = "give the run others with CUDA_VISIBLE_DEVICES" if named else f"name others with {option['gpus']}"
+        advice = "give the run others with CUDA_VISIBLE_DEVICES"
+        if not named:
+            advice = f"name others with {option['gpus']}, and the run's own with CUDA_VISIBLE_DEVICES"
         yield (
             f"{names.rollout_share}={rollout} and {option['mem_fraction']}={server.mem_fraction} together "
             f"leave nothing of the GPUs that they share: lower one of them, or {advice}"

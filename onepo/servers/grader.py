@@ -21,7 +21,7 @@ SERVER = ServerNames(
     model="grader",
     options={key: option_of(f"reward_server.{key}") for key in ServerSettings.model_fields},
     rollout_share="ROLLOUT_GPU_MEMORY_UTILIZATION",
-    reuse="START_REWARD_SERVER=0 REWARD_MODEL_URL={url} REWARD_MODEL_NAME={name}",
+    reuse="START_REWARD_SERVER=0 REWARD_MODEL_URL={address}/v1/chat/completions REWARD_MODEL_NAME={name}",
 )
 _PROBE_PATIENCE = 10.0  # seconds for an endpoint that is not there yet
 

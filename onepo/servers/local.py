@@ -25,7 +25,7 @@ class ServerNames:
         model: what its model is called, unless the user says so.
         options: the user's names of what is in ``ServerSettings``.
         rollout_share: that of the rollout engine's share of a GPU's memory.
-        reuse: the options that use a server that runs already, with ``{url}`` and ``{name}``.
+        reuse: the options that use a server that runs already, with ``{address}``, ``{backend}`` and ``{name}``.
     """
 
     who: str
@@ -132,7 +132,7 @@ class LocalServer:
         """End it, unless it is to be left running."""
         self._server.stop()
         if self._ready and not self._options.auto_kill:
-            reuse = self._names.reuse.format(url=self.url, name=self.name)
+            reuse = self._names.reuse.format(address=self.address, backend=self._options.backend, name=self.name)
             self._say(
                 f"{self._names.who} is left running at {self.url} ({reuse} uses it); "
                 f"it ends with: kill -- -{self._server.pid}"

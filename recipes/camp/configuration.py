@@ -102,9 +102,9 @@ def compose_config(named: Named, overrides: Sequence[str]) -> DictConfig:
             (one for one in overrides if option in _changed(_compose(named.method, [one]), plain)), "an override"
         )
         raise UserError(f"{culprit}: changes what {option} decides: use {option}")
-    if named.method == "opd" and OmegaConf.to_container(config.critic) != OmegaConf.to_container(plain.critic):
-        culprit = next((one for one in overrides if "critic" in one), "an override")
-        raise UserError(f"{culprit}: --method opd has no critic")
+    if named.method == "opd" and _critic(config) != _critic(plain):
+        alone = (one for one in overrides if _critic(_compose(named.method, [one])) != _critic(plain))
+        raise UserError(f"{next(alone, 'an override')}: --method opd has no critic")
     _set(config, named)
     try:
         OmegaConf.to_container(config, resolve=True)
@@ -158,6 +158,10 @@ def _changed(config: DictConfig, plain: DictConfig) -> list[str]:
     return [option for key, option in _OWNED.items() if _at(first, key) != _at(second, key)]
 
 
+def _critic(config: DictConfig) -> Any:
+    return OmegaConf.to_container(config.critic, resolve=False)  # what follows other settings is not changed
+
+
 def _at(content: Any, key: str) -> Any:
     for part in key.split("."):
         if not isinstance(content, dict):
@@ -198,6 +202,13 @@ def gpus_of(config: DictConfig) -> dict[str, int]:
         "samplers": rollout.n_gpus_per_node * rollout.nnodes,
         "teachers": distillation.n_gpus_per_node * distillation.nnodes if distillation.enabled else 0,
     }
+
+
+def teacher_directory(config: DictConfig) -> str | None:
+    """Of the teacher's model, or at least of its tokenizer; None for RL, and where nothing but an address is known."""
+    if config.camp.teacher is None:
+        return None
+    return config.camp.teacher.tokenizer or config.distillation.teacher_models.teacher_model.model_path
 
 
 def printable(config: DictConfig) -> str:

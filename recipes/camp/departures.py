@@ -40,9 +40,10 @@ class Departure:
 # the rest of what is learned with, and what in it is the machine's
 _SECTIONS = ("algorithm", "actor_rollout_ref.actor", "actor_rollout_ref.model", "critic", "data", "distillation")
 _MACHINE = re.compile(
-    r"distillation\.enabled|fsdp|megatron|profiler|\.checkpoint|path$|_files$|custom_cls|micro_batch|token_len|dynamic_bsz|remove_padding"
+    r"fsdp|megatron|profiler|\.checkpoint|path$|_files$|custom_cls|micro_batch|token_len|dynamic_bsz|remove_padding"
     r"|gradient_checkpointing|offload|compile|external_lib|attn_implementation|num_workers|strategy$|seed$|chunk"
     r"|total_training_steps|n_gpus|nnodes|num_replicas|inference|use_shm|kernel|liger|tiled_mlp|ulysses|\.val_"
+    r"|distillation\.enabled"  # which says by whom the teacher is served
 )
 
 FACTS = (
@@ -77,10 +78,6 @@ FACTS = (
     Fact("staleness, in versions of the weights", "camp.max_staleness"),
     Fact("batches under way beside the update's", "trainer.v1.separate_async.num_warmup_batches"),
     Fact("updates between two versions of the sampler's weights", "trainer.v1.separate_async.parameter_sync_step"),
-    Fact("signal of the teacher", "distillation.distillation_loss.loss_mode"),
-    Fact("teacher's signal as an advantage", "distillation.distillation_loss.use_policy_gradient"),
-    Fact("task rewards beside the teacher", "distillation.distillation_loss.use_task_rewards"),
-    Fact("weight of the teacher", "distillation.distillation_loss.distillation_loss_coef"),
     Fact("clamp of the teacher's signal", "distillation.distillation_loss.loss_max_clamp"),
 )
 

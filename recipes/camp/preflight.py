@@ -17,12 +17,11 @@ from camp.command_line import services_python
 from camp.configuration import Named, gpus_of, missing, recipe_config
 from camp.departures import Departure, departures
 from camp.learning.state import checkpoint_problems
-from camp.opd.guards import teacher_notes, teacher_problems
-from camp.opd.served import SERVER
+from camp.opd.guards import check_teacher
 from camp.prepare import prepared_otherwise
 from camp.routes import Routes, check_pair, read_routes
 from camp.schedule import ScheduledEpisode, read_schedule
-from camp.settings import Settings, TeacherSettings, parse_settings
+from camp.settings import Settings, parse_settings
 from camp.sizes import (
     context_problems,
     count_problems,
@@ -31,13 +30,11 @@ from camp.sizes import (
     schedule_problems,
     setting,
 )
-from onepo.endpoints.address import server_url
 from onepo.errors import UserError, last_line
 from onepo.preflight.build import verl_build_problems
 from onepo.preflight.model_directory import model_directory_problems
 from onepo.preflight.model_files import model_files
 from onepo.preflight.options import logger_problems, upstream_problems
-from onepo.preflight.server import server_problems
 from onepo.report.secrets import masked_override
 from onepo.trainers.checkpoints import list_checkpoints, step_of
 
@@ -102,11 +99,10 @@ def check(config: DictConfig, named: Named, overrides: Sequence[str]) -> Checked
     model = config.actor_rollout_ref.model
     student = Path(model.path)
     student_problems = list(model_directory_problems(student, "--student", trust_remote_code=model.trust_remote_code))
-    teacher = settings.teacher.tokenizer if named.teacher_is_served else named.teacher
-    problems = [*student_problems, *_teacher_directory_problems(named)]
-    if named.method == "opd" and not problems:
-        problems += teacher_problems(config, teacher)
-        problems += _teacher_server_problems(config, named, settings.teacher)
+    teacher_problems, notes = [], []
+    if named.method == "opd":
+        teacher_problems, notes = check_teacher(config, named, settings.teacher, student_is_sound=not student_problems)
+    problems = [*student_problems, *teacher_problems]
     try:
         routes, schedule = _prepared(named)
     except UserError as error:
@@ -126,7 +122,6 @@ def check(config: DictConfig, named: Named, overrides: Sequence[str]) -> Checked
     found = departures(config, recipe_config(named.method, overrides), prepared_otherwise(routes))
     models = [named.student, *([named.teacher] if named.teacher and not named.teacher_is_served else [])]
     files = [file for folder in models for file in model_files(Path(folder))]
-    notes = list(teacher_notes(config, teacher, settings.teacher)) if named.method == "opd" else []
     return Checked(settings, routes, found, files, _nothing_left(config, named, schedule), notes)
 
 
@@ -158,28 +153,6 @@ def _method_problems(named: Named) -> Iterator[str]:
         yield "--teacher: --method rl has no teacher"
     if named.method == "opd" and named.teacher is None:
         yield "--teacher is missing"
-
-
-def _teacher_directory_problems(named: Named) -> Iterator[str]:
-    if named.teacher_is_served:
-        try:
-            server_url(named.teacher)
-        except UserError as error:
-            yield f"--teacher: {error}"
-    elif named.teacher is not None:
-        yield from model_directory_problems(Path(named.teacher), "--teacher", trust_remote_code=False)
-
-
-def _teacher_server_problems(config: DictConfig, named: Named, teacher: TeacherSettings) -> Iterator[str]:
-    if not teacher.server.start:
-        return
-    if named.teacher_is_served:
-        yield (
-            f"--teacher {named.teacher} names a server that runs already, and {SERVER.options['start']}=1 "
-            "(camp.teacher.server.start) starts one: leave it out, or name the teacher's directory"
-        )
-    else:
-        yield from server_problems(config, teacher.server, SERVER)
 
 
 def _queue_problems() -> Iterator[str]:

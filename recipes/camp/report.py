@@ -27,6 +27,8 @@ class CampLines:
             f"  reward {figure(metrics, 'episodes/reward', '.3f')} ({rewards})"
             f"  limits {figure(metrics, 'episodes/limit_rate', '.0%')}"
             f"  stale {figure(metrics, 'staleness/mean', '.1f')}"
+            + (f"  distance {figure(metrics, 'distillation/kl', '.3f')}" if "distillation/kl" in metrics else "")
+            + (f"  unscored {metrics['distillation/unscored']}" if metrics.get("distillation/unscored") else "")
             + (f"  explained {figure(metrics, 'critic/vf_explained_var', '.2f')}" if _has_critic(metrics) else "")
             + (f"  retried {metrics['episodes/retried']}" if metrics.get("episodes/retried") else "")
             + f"  {seconds[-1]:.1f} s"
@@ -39,10 +41,11 @@ class CampLines:
     def progress(self, step: int, plan: dict[str, Any], live: dict[str, Any] | None, seconds: float) -> str:
         if live is None:
             return f"update {step}: {seconds:.0f} s"
+        scoring = f", {live['at_teacher']} at the teacher" if live.get("at_teacher") else ""
         retried = f", {live['retried']} begun anew" if live["retried"] else ""
         return (
             f"update {step}: {live['finished']} episodes finished since the last one, {live['under_way']} under way"
-            f"{retried}, {seconds:.0f} s"
+            f"{scoring}{retried}, {seconds:.0f} s"
         )
 
 

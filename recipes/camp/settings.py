@@ -40,7 +40,7 @@ class TeacherSettings(_Section):
         engine: the kind of server.
         model: the name it is served by.
         server: it is started and stopped by the run, which then sets ``url``.
-        timeout: seconds for the scores of one episode.
+        timeout: seconds for an attempt to score one episode.
         max_concurrency: episodes that are scored at one time, of each process that plays episodes.
         outage_limit: seconds to wait for a server that is away; then the run saves and stops.
         max_retries: further attempts after a time-out or a failure.

@@ -31,6 +31,7 @@ LAUNCHER_OPTIONS = {
     "actor_rollout_ref.rollout.n_gpus_per_node": "SAMPLER_GPUS",
     "actor_rollout_ref.rollout.temperature": "TEMPERATURE",
     "camp.max_staleness": "MAX_STALENESS",
+    "distillation.n_gpus_per_node": "TEACHER_GPUS",
     "data.max_prompt_length": "MAX_PROMPT_LENGTH",
     "data.max_response_length": "MAX_RESPONSE_LENGTH",
     "data.train_batch_size": "EPISODES_PER_UPDATE",
@@ -50,7 +51,8 @@ def setting(key: str, *value: object) -> str:
 
 def count_problems(config: DictConfig) -> Iterator[str]:
     """Whether the numbers are some; what they have to do with each other is asked afterwards."""
-    for key in _COUNTS:
+    of_teachers = ("distillation.n_gpus_per_node", "distillation.nnodes") if config.distillation.enabled else ()
+    for key in (*_COUNTS, *of_teachers):
         value = OmegaConf.select(config, key)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             yield f"{setting(key, value)}: must be a whole number of at least 1"
@@ -67,6 +69,11 @@ def engine_problems(config: DictConfig) -> Iterator[str]:
     ):
         if count % rollout.tensor_model_parallel_size:
             yield f"{setting(key, rollout.tensor_model_parallel_size)} does not divide the {count} {name}"
+    if (teachers := config.distillation).enabled:
+        key = "distillation.teacher_models.teacher_model.inference.tensor_model_parallel_size"
+        size = OmegaConf.select(config, key)
+        if teachers.n_gpus_per_node * teachers.nnodes % size:
+            yield f"{key}={size} does not divide {setting('distillation.n_gpus_per_node', teachers.n_gpus_per_node)}"
 
 
 def schedule_problems(

@@ -91,7 +91,7 @@ def _train(named: Named, overrides: list[str], *, services: str, print_config: b
         if checked.settings.teacher and checked.settings.teacher.url:
             from camp.opd.run import ask_once
 
-            print(ask_once(config, checked.settings.teacher, api_key=key or None))
+            ask_once(config, checked.settings.teacher, api_key=key or None, say=print)
         lock, attempt = _enter(Path(named.output))
     except KeyboardInterrupt:
         return 130

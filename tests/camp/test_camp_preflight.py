@@ -286,7 +286,7 @@ def test_a_schedule_of_less_than_one_update(problems, checked, tmp_path):
 
 @pytest.mark.parametrize(("key", "option"), LAUNCHER_OPTIONS.items())
 def test_a_setting_is_named_as_the_launcher_names_it(key, option):
-    launcher = Path("CAMP_RL.sh").read_text() + Path("scripts/launch_camp.sh").read_text()
+    launcher = "".join(Path(name).read_text() for name in ("CAMP_RL.sh", "CAMP_OPD.sh", "scripts/launch_camp.sh"))
     assert f'{key}="${{{option}}}"' in launcher and f"option {option} " in launcher
 
 

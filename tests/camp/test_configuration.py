@@ -202,6 +202,11 @@ def test_the_other_method_has_no_options_of_a_critic(override):
     assert str(refused.value) == f"{override}: --method opd has no critic"
 
 
+def test_what_the_critic_follows_may_be_changed_without_one():
+    overrides = ["device=cpu", "data.max_prompt_length=7", "trainer.experiment_name=critic_test"]
+    assert compose_config(named(method="opd", teacher="/models/teacher"), overrides).data.max_prompt_length == 7
+
+
 def test_the_mini_batch_follows_the_batch():
     config = compose_config(NAMED, ["data.train_batch_size=10"])
     assert config.actor_rollout_ref.actor.ppo_mini_batch_size == config.critic.ppo_mini_batch_size == 10

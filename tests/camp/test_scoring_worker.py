@@ -67,13 +67,16 @@ def test_a_row_without_scores_teaches_nothing():
     output, book = scored(RequestRefused("too long", 400))
     assert output.response_mask == [0, 0] and output.extra_fields[SCORING]["missing"] == "too long"
     assert output.extra_fields[TEACHER_FIELD].shape == (5, 1)
-    assert book.new_notes() == ["an episode cannot be scored: too long"] and book.stop_reason() is None
+    assert (
+        book.new_notes() == ["an episode cannot be scored: too long (further ones are only counted)"]
+        and book.stop_reason() is None
+    )
 
 
 def test_too_many_of_them_end_the_run():
     output, book = scored(RequestRefused("too long", 400), largest_share=0.1)
     assert output is None
-    told = "1 of the last 4 episodes have no scores of the teacher, more than a share of 0.1: too long"
+    told = "1 of the last 1 episodes have no scores of the teacher, more than a share of 0.1: too long"
     assert book.stop_reason() == f"episode 7 of games: {told}"
 
 
@@ -89,3 +92,11 @@ def test_only_the_last_episodes_count():
     assert all(told) and book.stop_reason() is None
     assert book.scored(12, "games", "no", **bounds) and not book.scored(13, "games", "no", **bounds)
     assert "2 of the last 4" in book.stop_reason()
+
+
+def test_how_many_are_at_the_teacher_is_told():
+    book = OPDLedger(["games"])
+    book.asked(), book.asked()
+    assert book.live(1)["at_teacher"] == 2
+    book.scored(0, "games", None, window=4, largest_share=0.1)
+    assert book.live(1)["at_teacher"] == 1

@@ -12,6 +12,9 @@ from camp.opd.field import of_response, row_of
 from camp.opd.pool import PoolTeacher
 from camp.opd.probe import probe_teacher
 from camp.opd.scoring import TeacherGone, Unscored, score_tokens
+from camp.opd.served import SERVER
+from onepo.endpoints.address import server_url
+from onepo.endpoints.attempts import worth_another_attempt
 from onepo.endpoints.errors import EndpointError, EndpointUnavailable, RequestRefused, RequestTimedOut, ServerFailed
 from onepo.errors import UserError
 from tests.students import make_talking_student
@@ -68,8 +71,9 @@ def test_scores_of_the_pool_that_are_none(answer, told):
 def test_what_the_pool_raises():
     with pytest.raises(ServerFailed, match="the teacher: ValueError: too long"):
         scored(Pool(ValueError("too long")))
-    with pytest.raises(RequestTimedOut, match="no scores within 0"):
+    with pytest.raises(EndpointError, match="no scores within 0") as late:
         scored(Pool(pause=60.0), timeout=0.01)
+    assert not worth_another_attempt(late.value)
     with pytest.raises(TeacherGone, match="a process of the teacher has died"):
         scored(Pool(ray.exceptions.RayActorError()))
 
@@ -88,10 +92,12 @@ def test_the_pool_is_asked_for_so_many_rows_at_one_time():
 class Moody:
     """A teacher with the next of some answers."""
 
-    def __init__(self, *answers):
-        self.answers = list(answers)
+    def __init__(self, *answers, given_up=False):
+        self.answers, self.given_up = list(answers), given_up
+        self.asked = []
 
     async def score(self, ids, *, start):
+        self.asked.append((len(ids), start))
         answer = self.answers.pop(0)
         if isinstance(answer, EndpointError):
             raise answer
@@ -117,8 +123,11 @@ def test_a_row_that_cannot_be_scored(error, attempts):
 
 
 def test_a_teacher_that_is_away_for_too_long_is_gone():
+    away = EndpointUnavailable("nobody there", "refused")
     with pytest.raises(TeacherGone, match="nobody there"):
-        asked(Moody(EndpointUnavailable("nobody there", "refused")), retries=2)
+        asked(Moody(away, given_up=True), retries=2)
+    with pytest.raises(Unscored, match="nobody there"):  # of this row only: others were answered
+        asked(Moody(away), retries=2)
 
 
 @pytest.mark.parametrize(("prompt", "response"), [(1, 3), (2, 2), (3, 1)])
@@ -138,20 +147,46 @@ def tokenizer(tmp_path_factory):
 
 
 def probed(tokenizer, *answers):
-    return asyncio.run(probe_teacher(Moody(*answers), tokenizer, retries=0))
+    teacher = Moody(*answers)
+    return asyncio.run(probe_teacher(teacher, tokenizer, prompt=60, longest=200)), teacher.asked
 
 
 def test_a_teacher_that_can_score_is_told(tokenizer):
-    line = probed(tokenizer, lambda ids: -0.5)
-    assert line.startswith("the teacher scores a conversation of ") and line.endswith("mean log-probability -0.50")
+    line, asked = probed(tokenizer, lambda ids: -0.5, lambda ids: -0.7)
+    assert (
+        line.startswith("the teacher scores a conversation of ") and ": mean log-probability -0.50; one of 200" in line
+    )
+    assert [start for _, start in asked] == [1, 60] and asked[1][0] == 200
 
 
 def test_a_teacher_that_cannot_score_is_refused(tokenizer):
     with pytest.raises(UserError, match=r"^--teacher: cannot score a short conversation: out of order$"):
         probed(tokenizer, ServerFailed("out of order"))
+    with pytest.raises(UserError, match=r"cannot score an episode of 200 tokens, the longest .*: too long$"):
+        probed(tokenizer, lambda ids: -0.5, RequestRefused("too long", 400))
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (RequestRefused("no", 401), "set TEACHER_API_KEY"),
+        (RequestRefused("no", 404), "TEACHER_BACKEND says, and is TEACHER_NAME"),
+        (EndpointUnavailable("no", "refused"), "does it run, and is this its address"),
+    ],
+)
+def test_what_to_do_is_told(error, advice, tokenizer):
+    with pytest.raises(UserError, match=advice):
+        probed(tokenizer, error)
 
 
 def test_a_teacher_that_knows_nothing_is_refused(tokenizer):
     uniform = -math.log(len(tokenizer))
     with pytest.raises(UserError, match=rf"mean log-probability {uniform:.2f}\): its weights are broken"):
         probed(tokenizer, lambda ids: uniform)
+
+
+@pytest.mark.parametrize("text", ["http://127.0.0.1:30002", "http://[::1]:30002"])
+def test_the_address_of_a_teacher_that_is_left_running_can_be_used(text):
+    told = SERVER.reuse.format(address=text, backend="vllm", name="teacher")
+    address = dict(word.split("=", 1) for word in told.split() if "=" in word)["TEACHER_URL"]
+    assert server_url(address) == text

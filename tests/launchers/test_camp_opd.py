@@ -84,3 +84,15 @@ def test_which_teacher_is_it(launch, inputs, served):
 
 def test_there_is_no_critic(launch, inputs):
     assert refusals(launch(**inputs, CRITIC_LR="1e-5")) == ["CRITIC_LR: OPD has no critic"]
+
+
+def test_an_address_without_its_beginning(launch, served):
+    line, *_ = refusals(launch(**served, TEACHER_URL="localhost:8000"))
+    assert line == "TEACHER_URL=localhost:8000: must begin with http:// or https://"
+
+
+def test_what_is_of_no_use_is_told(launch):
+    told = launch(DRY_RUN="1", TEACHER_PATH="/t", TEACHER_SERVER_PORT="7", TEACHER_OUTAGE_LIMIT="9").stderr
+    for name in ("TEACHER_SERVER_PORT", "TEACHER_OUTAGE_LIMIT"):
+        assert f"ignored: {name} (START_TEACHER_SERVER=0 decides it)" in told
+    assert "ignored: TEMPERATURE" in launch(DRY_RUN="1", TEACHER_PATH="/t", TEMPERATURE="0.5").stderr

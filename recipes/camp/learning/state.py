@@ -8,6 +8,7 @@ from typing import Any
 from omegaconf import DictConfig
 from pydantic import BaseModel
 
+from camp.configuration import teacher_directory
 from camp.departures import FACTS, learned_with, value_of
 from camp.learning.lineage import BrokenLineage, Lineage
 from camp.routes import Routes
@@ -31,7 +32,7 @@ _MAY_CHANGE = ("trainer.total_training_steps", "data.max_prompt_length")
 _SAID_ALREADY = ("actor_rollout_ref.actor.ppo_mini_batch_size", "critic.ppo_mini_batch_size")  # by train_batch_size
 
 
-_FORM = 2  # of the finished episodes that a checkpoint holds
+_FORM = 3  # of the finished episodes that a checkpoint holds
 
 
 class _State(BaseModel):
@@ -52,8 +53,8 @@ def run_facts(config: DictConfig, routes: Routes) -> dict[str, Any]:
         "actor_rollout_ref.actor.strategy": config.actor_rollout_ref.actor.strategy,
         **{key: value for key, value in learned.items() if key not in (*_MAY_CHANGE, *_SAID_ALREADY)},
     }
-    if config.distillation.enabled:
-        facts["--teacher"] = _model_facts(config.distillation.teacher_models.teacher_model.model_path)
+    if teacher := teacher_directory(config):
+        facts["--teacher"] = _model_facts(teacher)
     if config.critic.enable:
         facts["critic.strategy"] = config.critic.strategy
     return facts
@@ -85,9 +86,12 @@ def checkpoint_problems(checkpoint: Path, config: DictConfig, routes: Routes) ->
     if state.update != step_of(checkpoint):
         yield f"{where} was saved after update {state.update}: give it its name back"
         return
-    differing = [name for name, now in run_facts(config, routes).items() if state.facts.get(name) != now]
+    facts = run_facts(config, routes)
+    if "--teacher" not in state.facts:
+        facts.pop("--teacher", None)  # then it was one behind an address, of which nothing is known
+    differing = [name for name, now in facts.items() if state.facts.get(name) != now]
     for name in differing:
-        before, now = state.facts.get(name), run_facts(config, routes)[name]
+        before, now = state.facts.get(name), facts[name]
         told = "" if name.startswith("--") and name != "--method" else f" ({before} then, {now} now)"
         yield f"{where} was saved by a run with another {name}{told}"
     if not differing and (broken := _broken_parts(checkpoint, config)):

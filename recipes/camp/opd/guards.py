@@ -4,11 +4,29 @@ from collections.abc import Iterator
 from os.path import commonprefix
 from pathlib import Path
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
 
+from camp.configuration import Named
+from camp.opd.served import SERVER
 from camp.settings import TeacherSettings
 from camp.sizes import setting
+from onepo.endpoints.address import server_url
+from onepo.errors import UserError, last_line
+from onepo.preflight.model_directory import model_directory_problems
+from onepo.preflight.server import server_problems
+
+# other values would be recorded as another experiment, and change nothing of what is learned
+_READ_BY_NOTHING = {
+    "actor_rollout_ref.actor.entropy_coeff": 0,
+    "actor_rollout_ref.actor.loss_agg_mode": "token-mean",
+    "actor_rollout_ref.actor.use_kl_loss": False,
+    "algorithm.use_kl_in_reward": False,
+    "distillation.distillation_loss.distillation_loss_coef": 1.0,
+    "distillation.distillation_loss.loss_mode": "k1",
+    "distillation.distillation_loss.use_policy_gradient": True,
+    "distillation.distillation_loss.use_task_rewards": False,
+}
 
 _SHOWN = 3
 _AROUND = 30  # characters before the first difference of two texts
@@ -29,42 +47,73 @@ _PROBES = (
 )
 
 
-def teacher_problems(config: DictConfig, teacher: str | None) -> Iterator[str]:
-    """Why a teacher cannot teach; both directories are sound.
+def check_teacher(
+    config: DictConfig, named: Named, settings: TeacherSettings, *, student_is_sound: bool
+) -> tuple[list[str], list[str]]:
+    """Problems of the teacher, and what a user should know of one that has none; nothing is started or asked."""
+    problems = list(_form_problems(config, named, settings))
+    directory = settings.tokenizer if named.teacher_is_served else named.teacher
+    notes = [f"topk={config.distillation.distillation_loss.topk} is inactive: K1 asks for the sampled tokens alone"]
+    if directory is None:
+        notes.append(
+            f"note: the tokenizer of the teacher at {named.teacher} is not known: that it reads the student's tokens "
+            "is not checked (TEACHER_TOKENIZER, or camp.teacher.tokenizer, is the directory to compare)"
+        )
+    if problems or directory is None or not student_is_sound:
+        return problems, notes
+    try:
+        student, teacher = _tokenizers(config, directory)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return [f"{_directory_option(named)}={directory}: has no tokenizer that can be read: {last_line(error)}"], notes
+    problems += [*vocabulary_problems(student, teacher), *_context_problems(config, directory)]
+    if Path(directory).resolve() == Path(config.actor_rollout_ref.model.path).resolve():
+        notes.append("warning: the teacher is the student itself: there is nothing to learn")
+    return problems, [*notes, *template_notes(student, teacher)]
 
-    Args:
-        teacher: its directory; None for an inference server that nothing is known of.
-    """
+
+def _form_problems(config: DictConfig, named: Named, settings: TeacherSettings) -> Iterator[str]:
+    for key, value in _READ_BY_NOTHING.items():
+        found = OmegaConf.select(config, key, default=value)
+        if found != value:
+            yield f"{key}={found}: K1 has {value}"
     temperature = config.actor_rollout_ref.rollout.temperature
     if temperature != 1:
         yield (
-            f"{setting('actor_rollout_ref.rollout.temperature', temperature)}: the teacher's probabilities are those "
-            "at temperature 1, so the student must sample at 1"
+            f"actor_rollout_ref.rollout.temperature={temperature}: the teacher's probabilities are those at "
+            "temperature 1, so the student must sample at 1"
         )
-    if teacher is None:
+    if named.teacher_is_served:
+        try:
+            server_url(named.teacher)
+        except UserError as error:
+            yield f"--teacher: {error}"
+        if settings.tokenizer is not None and not Path(settings.tokenizer).is_dir():
+            yield f"{_directory_option(named)}={settings.tokenizer} is not an existing directory"
+        if settings.server.start:
+            yield (
+                f"--teacher {named.teacher} names a server that runs already, and {SERVER.options['start']}=1 "
+                "(camp.teacher.server.start) starts one: leave it out, or name the teacher's directory"
+            )
         return
-    yield from vocabulary_problems(*_tokenizers(config, teacher))
+    yield from model_directory_problems(Path(named.teacher), "--teacher", trust_remote_code=False)
+    if settings.server.start:
+        yield from server_problems(config, settings.server, SERVER)
+
+
+def _directory_option(named: Named) -> str:
+    return "camp.teacher.tokenizer (TEACHER_TOKENIZER)" if named.teacher_is_served else "--teacher"
+
+
+def _context_problems(config: DictConfig, directory: str) -> Iterator[str]:
+    if not Path(directory, "config.json").is_file():
+        return  # of a tokenizer alone; the teacher is asked for a whole row before the start
     longest = config.data.max_prompt_length + config.data.max_response_length + 1  # an engine writes one token more
-    context = getattr(AutoConfig.from_pretrained(teacher).get_text_config(), "max_position_embeddings", None)
+    context = getattr(AutoConfig.from_pretrained(directory).get_text_config(), "max_position_embeddings", None)
     if context is not None and longest > context:
         yield (
             f"--teacher: has {context} positions (max_position_embeddings in its config.json), and "
             f"{setting('data.max_prompt_length')} + {setting('data.max_response_length')} + 1 = {longest}"
         )
-
-
-def teacher_notes(config: DictConfig, teacher: str | None, settings: TeacherSettings) -> Iterator[str]:
-    """What a user should know of a teacher that can teach."""
-    yield f"topk={config.distillation.distillation_loss.topk} is inactive: K1 asks for the sampled tokens alone"
-    if teacher is None:
-        yield (
-            f"note: the tokenizer of the teacher at {settings.url} is not known: that it reads the student's tokens is "
-            "not checked (camp.teacher.tokenizer=DIR compares it)"
-        )
-        return
-    if Path(teacher).resolve() == Path(config.actor_rollout_ref.model.path).resolve():
-        yield "warning: the teacher is the student itself: there is nothing to learn"
-    yield from template_notes(*_tokenizers(config, teacher))
 
 
 def _tokenizers(config: DictConfig, teacher: str) -> tuple[PreTrainedTokenizerBase, PreTrainedTokenizerBase]:

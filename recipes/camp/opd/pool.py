@@ -7,19 +7,21 @@ import ray
 from verl.experimental.teacher_loop.teacher_manager import AsyncTeacherLLMServerManager
 
 from camp.opd.scoring import TeacherGone
-from onepo.endpoints.errors import RequestTimedOut, ServerFailed
+from onepo.endpoints.errors import EndpointError, ServerFailed
 from onepo.endpoints.scoring import TokenScore, aligned
 from onepo.errors import last_line
 
 
 class PoolTeacher:
-    """verl's teachers, bounded and checked like a server of another.
+    """verl's teachers, bounded and checked like an inference server.
 
     Args:
         pool: verl's client of them, of this process.
         timeout: seconds for the scores of one row.
         max_concurrency: rows that are scored at one time.
     """
+
+    given_up = False  # one that has died is known at once
 
     def __init__(self, pool: AsyncTeacherLLMServerManager, *, timeout: float, max_concurrency: int):
         self._pool = pool
@@ -33,7 +35,8 @@ class PoolTeacher:
             try:
                 tokens, log_probs = await asyncio.wait_for(asked, self._timeout)
             except asyncio.TimeoutError:
-                raise RequestTimedOut(f"the teacher: no scores within {self._timeout:g} s") from None
+                # not to be tried again: the engine is still at it, and would have the same row twice
+                raise EndpointError(f"the teacher: no scores within {self._timeout:g} s") from None
             except ray.exceptions.RayActorError as error:
                 raise TeacherGone(f"a process of the teacher has died: {last_line(error)}") from None
             except Exception as error:  # the engine's own, whatever it is

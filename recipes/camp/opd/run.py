@@ -1,14 +1,14 @@
 """A run of OPD: beside the task services there may be an inference server that has the teacher."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 from omegaconf import DictConfig
 from transformers import AutoTokenizer
 
-from camp.opd.probe import probe_teacher
+from camp.opd.probe import longest_episode, probe_teacher
 from camp.opd.served import SERVER, served_teacher
 from camp.preflight import Checked
 from camp.run import CampRun
@@ -56,15 +56,15 @@ class OPDRun(CampRun):
         server.start()
         patience = max(teacher.outage_limit, server.longest_outage)
         found = {"url": server.address, "outage_limit": patience}
-        self._console.say(ask_once(self._config, teacher.model_copy(update=found), api_key=None))
+        ask_once(self._config, teacher.model_copy(update=found), api_key=None, say=self._console.say)
         self._tell_workers(found)
 
     def _tell_workers(self, found: dict[str, Any]) -> None:
         self._config.camp.teacher.update(found)
 
 
-def ask_once(config: DictConfig, teacher: TeacherSettings, *, api_key: str | None) -> str:
-    """Have a served teacher score a short text; returns a line for the user.
+def ask_once(config: DictConfig, teacher: TeacherSettings, *, api_key: str | None, say: Callable[[str], None]) -> None:
+    """Have a served teacher score something, and tell how it went.
 
     Raises:
         UserError: it cannot, or knows nothing.
@@ -76,8 +76,9 @@ def ask_once(config: DictConfig, teacher: TeacherSettings, *, api_key: str | Non
     async def ask() -> str:
         endpoint = served_teacher(patient, api_key=api_key)
         try:
-            return await probe_teacher(endpoint, tokenizer, retries=teacher.max_retries)
+            return await probe_teacher(endpoint, tokenizer, **longest_episode(config))
         finally:
             await endpoint.aclose()
 
-    return asyncio.run(ask())
+    say(f"asking the teacher at {teacher.url} for the scores of a conversation")
+    say(asyncio.run(ask()))

@@ -18,7 +18,8 @@ SERVER = ServerNames(
     model="teacher",
     options={key: f"TEACHER_SERVER_{key.upper()}" for key in ServerSettings.model_fields} | _OTHER_NAMES,
     rollout_share="actor_rollout_ref.rollout.gpu_memory_utilization",
-    reuse="TEACHER_URL={url} TEACHER_NAME={name}",
+    reuse="TEACHER_URL={address} TEACHER_BACKEND={backend} TEACHER_NAME={name}, and neither TEACHER_PATH nor "
+    "START_TEACHER_SERVER,",
 )
 
 

@@ -16,7 +16,7 @@ from camp.opd.ledger import OPDLedger
 from camp.opd.loss import k1_loss
 from camp.opd.metrics import distillation_metrics, knows_nothing, loss_metrics, teacher_metrics
 from camp.opd.pool import PoolTeacher
-from camp.opd.probe import probe_teacher
+from camp.opd.probe import longest_episode, probe_teacher
 from camp.opd.trends import Trends, Update
 from camp.opd.worker import SCORING, Scoring
 from onepo.errors import ControlledStop
@@ -49,7 +49,7 @@ class CampOPDTrainer(CampTrainer):
             settings = self.settings.teacher
             pool = AsyncTeacherLLMServerManager(self.config, self.get_teacher_client())
             teacher = PoolTeacher(pool, timeout=settings.timeout, max_concurrency=1)
-            line = asyncio.run(probe_teacher(teacher, self.tokenizer, retries=settings.max_retries))
+            line = asyncio.run(probe_teacher(teacher, self.tokenizer, **longest_episode(self.config)))
             self.journal.event("note", text=line)
 
     def _update_actor(self, batch, metrics):
@@ -78,7 +78,7 @@ class CampOPDTrainer(CampTrainer):
         lengths = [record.prompt_tokens + record.response_tokens for record in records]
         found |= teacher_metrics([(each.began, each.ended, n) for each, n in zip(scorings, lengths, strict=True)])
         if "distillation/kl" in found:
-            tokens = sum(record.response_tokens for record in records) / len(records)
+            tokens = found["distillation/tokens"] / len(records)
             warning = self._trends.add(Update(found["distillation/kl"], found["episodes/limit_rate"], tokens))
             if warning:
                 self.journal.event("note", text=warning)

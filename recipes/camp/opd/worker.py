@@ -58,6 +58,7 @@ class ScoringWorker(plain_class(AgentLoopWorkerTQ)):
         episode = sample_kwargs["episode"]
         place = (episode["position"], episode["domain"])
         ids, start = [*prompt_ids, *response_ids], len(prompt_ids)
+        await self._ledger.asked.remote()
         began, missing = time.time(), None
         try:
             scores = await score_tokens(self._teacher, ids, start=start, retries=self._settings.max_retries)
