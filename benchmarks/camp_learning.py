@@ -17,9 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
-import matplotlib.pyplot as plt
-
-from onepo.report.curves import DISTANCE, RECENT, draw_distances, read_domains, read_metric, recent_means, save
+from onepo.report.curves import DISTANCE, RECENT, figure_for, read_domains, read_metric, recent_means, save
 
 ROOT = Path(__file__).parents[1]
 RISE, FALL = 1.5, 0.5
@@ -54,14 +52,13 @@ def rewards(run: Path) -> dict[str, tuple[list[int], list[float]]]:
 
 
 def draw(runs: Sequence[Path], target: Path) -> Path:
-    figure, axes = plt.subplots(figsize=(7, 4))
+    figure, axes = figure_for(runs)
     for number, run in enumerate(runs):
         for colour, (domain, (steps, values)) in enumerate(rewards(run).items()):
             label = None if number else f"reward in {domain}, mean of {RECENT} updates"
             axes.plot(steps, recent_means(values), color=f"C{colour}", label=label)
     axes.set(xlabel="update", ylabel="reward", ylim=(0, None))
-    draw_distances(runs, axes)
-    return save(figure, axes, target)
+    return save(figure, target)
 
 
 def judge(run: Path) -> tuple[list[str], bool]:

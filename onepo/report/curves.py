@@ -15,6 +15,7 @@ import matplotlib
 matplotlib.use("Agg")  # no screen is needed
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from onepo.trainers.journal import METRICS_FILE
 
@@ -60,7 +61,7 @@ def recent_means(values: Sequence[float]) -> list[float]:
 
 def draw_run(run: Path) -> Path:
     """Draw the curves of one run into its directory."""
-    figure, axes = plt.subplots(figsize=(7, 4))
+    figure, axes = figure_for([run])
     for name, label in CURVES.items():
         steps, values = read_metric(run, name)
         if steps:
@@ -69,21 +70,22 @@ def draw_run(run: Path) -> Path:
     for domain in read_domains(run):
         steps, values = read_metric(run, f"domain/{domain}/reward")
         axes.plot(steps, recent_means(values), label=f"reward in {domain}, mean of {RECENT} updates")
-    axes.set(xlabel="training step", ylim=(-0.03, 1.03), title=run.resolve().name)
-    draw_distances([run], axes)
-    return save(figure, axes, run / "curve.png")
+    axes.set(xlabel="training step", ylim=(-0.03, 1.03))
+    figure.axes[0].set_title(run.resolve().name)
+    return save(figure, run / "curve.png")
 
 
-def draw_distances(runs: Sequence[Path], axes: Axes) -> None:
-    """Draw how far each run's student is from its teacher, with a scale on the right. Other runs have no teacher."""
-    curves = [read_metric(run, DISTANCE) for run in runs]
-    if not any(steps for steps, _ in curves):
-        return
-    right = axes.twinx()
-    for steps, values in curves:
-        right.plot(steps, values, color="black", linewidth=0.8)
-    right.set(ylabel="distance from the teacher, nats per token", ylim=(0, None))
-    axes.plot([], [], color="black", linewidth=0.8, label="distance from the teacher")  # for the legend
+def figure_for(runs: Sequence[Path]) -> tuple[Figure, Axes]:
+    """A figure and the part of it to draw in; above that the distances from their teachers, for runs that have some."""
+    distances = [read_metric(run, DISTANCE) for run in runs]
+    if not any(steps for steps, _ in distances):
+        return plt.subplots(figsize=(7, 4))
+    figure, (above, below) = plt.subplots(2, sharex=True, figsize=(7, 6), height_ratios=(1, 2))
+    for number, (steps, values) in enumerate(distances):
+        label = None if number else "distance from the teacher, nats per token"
+        above.plot(steps, values, color="black", linewidth=0.8, label=label)
+    above.set(ylim=(0, None))
+    return figure, below
 
 
 def draw_comparison(groups: dict[str, list[Path]], metric: str, target: Path) -> Path:
@@ -94,12 +96,13 @@ def draw_comparison(groups: dict[str, list[Path]], metric: str, target: Path) ->
             steps, values = read_metric(run, metric)
             axes.plot(steps, values, color=f"C{colour}", marker="o", alpha=0.8, label=label if number == 0 else None)
     axes.set(xlabel="training step", ylabel=CURVES[metric], ylim=(-0.03, 1.03))
-    return save(figure, axes, target)
+    return save(figure, target)
 
 
-def save(figure, axes, target: Path) -> Path:
-    axes.grid(alpha=0.3)
-    axes.legend()
+def save(figure: Figure, target: Path) -> Path:
+    for axes in figure.axes:
+        axes.grid(alpha=0.3)
+        axes.legend()
     figure.tight_layout()
     figure.savefig(target, dpi=120)
     plt.close(figure)
