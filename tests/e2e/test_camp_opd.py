@@ -6,6 +6,7 @@ from itertools import chain
 import pytest
 
 from tests.e2e.camp import EPISODES, lineage, prepare, start
+from tests.e2e.test_camp import wait_for
 from tests.scoring_server import ScoringServer
 from tests.students import make_talking_student
 
@@ -41,7 +42,7 @@ def test_the_run_goes_on_and_no_episode_is_lost(runs, inputs):
     first, again = runs
     assert again.code == 0, again.tell()
     assert "topk=32 is inactive" in first.stdout and "explained" not in again.stdout
-    assert "the teacher scores a conversation of" in first.stdout
+    assert "the teacher scores a conversation of" in first.stdout and "  distance 0." in first.stdout
     (last,) = (again.output_dir / "checkpoints").iterdir()
     found = lineage(last)
     assert sorted(chain(*found["trained"].values(), found["unfinished"])) == list(range(found["submitted"]))
@@ -122,3 +123,32 @@ def test_a_teacher_that_is_not_there_is_told_before_anything_is_started(inputs, 
     done = run(tmp_path / "out", **served, TEACHER_URL=url)
     assert done.code == 2 and "error: --teacher: cannot score a short conversation: " in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_learners_that_do_not_divide_the_episodes(inputs, tmp_path):
+    """verl fills the batch up with rows that have another row's scores, at the pinned commit."""
+    done = run(tmp_path / "out", **inputs, LEARNER_GPUS="2", TOTAL_UPDATES="2")
+    assert done.code == 0, done.tell()
+    for record in done.metrics():
+        episodes = done.episodes(record["step"])
+        assert len(episodes) == EPISODES
+        tokens = sum(turn["end"] - turn["start"] for one in episodes for turn in one.turns)
+        assert record["distillation/tokens"] == tokens and record["actor/grad_norm"] > 0
+        assert record["distillation/k1_abs"] >= abs(record["distillation/kl"])
+
+
+@pytest.mark.slow
+def test_an_engine_that_dies_leaves_a_checkpoint_with_every_episode(inputs, tmp_path):
+    output = tmp_path / "out"
+    under_way = start(output, launcher="CAMP_OPD.sh", **inputs, TOTAL_UPDATES="12", SAVE_FREQ="12")
+    wait_for(under_way, output / "rollout_data" / "1.jsonl")
+    engines = [one for one in under_way.members() if one.cmdline()[0].startswith("ray::TransformersServer")]
+    assert len(engines) >= 2  # the sampler's and the teacher's
+    for process in engines:
+        process.kill()
+    under_way.finish()
+    assert under_way.code == 3, under_way.tell()
+    assert "has died" in under_way.stdout
+    saved = lineage(max((output / "checkpoints").glob("global_step_*")))
+    assert sorted(chain(*saved["trained"].values(), saved["unfinished"])) == list(range(saved["submitted"]))

@@ -2,7 +2,7 @@
 
 import json
 
-from onepo.report.curves import RECENT, main, read_domains, read_metric, recent_means
+from onepo.report.curves import RECENT, figure_for, main, read_domains, read_metric, recent_means
 from onepo.trainers.journal import METRICS_FILE
 
 
@@ -27,6 +27,19 @@ def test_a_run_of_onepo_has_no_domains(tmp_path, capsys):
     assert read_metric(tmp_path, "validation/acc") == ([1, 3], [0.25, 0.75])
     assert main([str(tmp_path)]) == 0
     assert "held-out accuracy: 0.250 at step 1, 0.750 at step 3" in capsys.readouterr().out
+
+
+def test_a_run_with_a_teacher_tells_how_far_it_is(tmp_path, capsys):
+    write(
+        tmp_path, [{"domain/games/reward": 0.5, "distillation/kl": 2.0}] * RECENT + [{"distillation/kl": 0.5}] * RECENT
+    )
+    figure, axes = figure_for([tmp_path])
+    above, below = figure.axes
+    (line,) = above.lines
+    assert below is axes and list(line.get_ydata()) == [2.0] * RECENT + [0.5] * RECENT
+    assert main([str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    assert f"distance from the teacher: 2.000 in the first {RECENT} updates, 0.500 in the last {RECENT}" in told
 
 
 def test_a_mean_has_only_what_came_before():
