@@ -10,7 +10,7 @@ from tests.e2e.test_camp import wait_for
 from tests.scoring_server import ScoringServer
 from tests.students import make_talking_student
 
-SHARPNESS = 30.0  # the teacher is to be of an opinion
+SHARPNESS = 100.0  # the teacher is to be of an opinion
 
 
 @pytest.fixture(scope="module")

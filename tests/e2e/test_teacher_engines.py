@@ -65,6 +65,7 @@ def test_its_scores_are_those_of_a_plain_forward_pass(backend, arguments, smollm
     for (ids, first), scores in zip(asked, found, strict=True):
         with torch.no_grad():
             log_probs = torch.log_softmax(model(torch.tensor([ids])).logits[0, :-1], -1)
+        assert len(scores) == len(ids) - first and min(scores) < -1
         plain = log_probs.gather(1, torch.tensor(ids[1:])[:, None])[first - 1 :, 0]
         largest = max(largest, (plain - torch.tensor(scores)).abs().max().item())
     print(f"{backend}: the largest difference from a plain forward pass is {largest:.1e} nats")
