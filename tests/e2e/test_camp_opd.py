@@ -42,7 +42,7 @@ def test_the_run_goes_on_and_no_episode_is_lost(runs, inputs):
     first, again = runs
     assert again.code == 0, again.tell()
     assert "topk=32 is inactive" in first.stdout and "explained" not in again.stdout
-    assert "the teacher scores a conversation of" in first.stdout and "  distance 0." in first.stdout
+    assert "the teacher scores a conversation of" in first.stdout and "  distance " in first.stdout
     (last,) = (again.output_dir / "checkpoints").iterdir()
     found = lineage(last)
     assert sorted(chain(*found["trained"].values(), found["unfinished"])) == list(range(found["submitted"]))
