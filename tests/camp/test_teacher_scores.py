@@ -161,7 +161,7 @@ def test_a_teacher_that_can_score_is_told(tokenizer):
 
 def test_a_teacher_that_cannot_score_is_refused(tokenizer):
     with pytest.raises(UserError, match=r"^--teacher: cannot score a short conversation: out of order$"):
-        probed(tokenizer, ServerFailed("out of order"))
+        probed(tokenizer, ServerFailed("out of order"), ServerFailed("out of order"))
     with pytest.raises(UserError, match=r"cannot score an episode of 200 tokens, the longest .*: too long$"):
         probed(tokenizer, lambda ids: -0.5, RequestRefused("too long", 400))
 

@@ -60,7 +60,7 @@ def longest_episode(config: DictConfig) -> dict[str, int]:
 
 async def _score(teacher: Teacher, ids: Sequence[int], *, start: int, what: str) -> list[float]:
     try:
-        return await score_tokens(teacher, ids, start=start, retries=0)
+        return await score_tokens(teacher, ids, start=start, retries=1)
     except (Unscored, TeacherGone) as error:
         advice = _advice(error.__cause__)
         raise UserError(f"--teacher: cannot score {what}: {error}" + (f"; {advice}" if advice else "")) from None

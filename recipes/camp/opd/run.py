@@ -18,6 +18,7 @@ from onepo.servers.local import LocalServer
 
 _LOG_FILE = "teacher.log"
 _PROBE_PATIENCE = 10.0  # seconds for a server that is not there yet
+_PROBE_TIMEOUT = 120.0
 
 
 class OPDRun(CampRun):
@@ -71,7 +72,8 @@ def ask_once(config: DictConfig, teacher: TeacherSettings, *, api_key: str | Non
     """
     model = config.actor_rollout_ref.model
     tokenizer = AutoTokenizer.from_pretrained(model.path, trust_remote_code=model.trust_remote_code)
-    patient = teacher.model_copy(update={"outage_limit": _PROBE_PATIENCE})
+    bounds = {"outage_limit": _PROBE_PATIENCE, "timeout": min(teacher.timeout, _PROBE_TIMEOUT)}
+    patient = teacher.model_copy(update=bounds)
 
     async def ask() -> str:
         endpoint = served_teacher(patient, api_key=api_key)
