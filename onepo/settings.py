@@ -144,6 +144,36 @@ class ServerSettings(_Section):
     auto_kill: bool
 
 
+class ScoringTeacherSettings(_Section):
+    """Who scores the student's tokens: verl's own teachers, or an inference server that is asked by HTTP.
+
+    Attributes:
+        url: the server's address; None: verl's own teachers do it.
+        engine: the kind of server.
+        model: the name it is served by.
+        server: it is started and stopped by the run, which then sets ``url``.
+        timeout: seconds for an attempt to score one episode.
+        max_concurrency: episodes that are scored at one time, of each process that plays episodes.
+        outage_limit: seconds to wait for a server that is away; then the run saves and stops.
+        max_retries: further attempts after a time-out or a failure.
+        max_unscored_share: of as many episodes as an update has; with more of them unscored the run saves and stops.
+        tokenizer: directory with its tokenizer, to be compared with the student's; None: it is not.
+        api_key_file: where the run keeps the key, readable by its user only; the key itself is in no configuration.
+    """
+
+    url: str | None
+    engine: Literal["sglang", "vllm"]
+    model: str = Field(min_length=1)
+    server: ServerSettings
+    timeout: float = Field(gt=0)
+    max_concurrency: int = Field(ge=1)
+    outage_limit: float = Field(ge=0)
+    max_retries: int = Field(ge=0)
+    max_unscored_share: float = Field(ge=0, lt=1)
+    tokenizer: str | None
+    api_key_file: str | None
+
+
 class RewardFunctionSettings(_Section):
     """The user's own reward (``onepo.reward_function``)."""
 

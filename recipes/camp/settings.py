@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from onepo.errors import UserError
-from onepo.settings import ServerSettings
+from onepo.settings import ScoringTeacherSettings
 
 _LARGEST_SEED = 2**32 - 1  # numpy takes no larger one
 
@@ -30,36 +30,6 @@ class ServiceSettings(_Section):
     python: str | None
     start_timeout: float = Field(gt=0)
     max_restarts: int = Field(ge=0)
-
-
-class TeacherSettings(_Section):
-    """Who scores the student's tokens: verl's own teachers, or an inference server that is asked by HTTP.
-
-    Attributes:
-        url: the server's address; None: verl's own teachers do it.
-        engine: the kind of server.
-        model: the name it is served by.
-        server: it is started and stopped by the run, which then sets ``url``.
-        timeout: seconds for an attempt to score one episode.
-        max_concurrency: episodes that are scored at one time, of each process that plays episodes.
-        outage_limit: seconds to wait for a server that is away; then the run saves and stops.
-        max_retries: further attempts after a time-out or a failure.
-        max_unscored_share: of as many episodes as an update has; with more of them unscored the run saves and stops.
-        tokenizer: directory with its tokenizer, to be compared with the student's; None: it is not.
-        api_key_file: where the run keeps the key, readable by its user only; the key itself is in no configuration.
-    """
-
-    url: str | None
-    engine: Literal["sglang", "vllm"]
-    model: str = Field(min_length=1)
-    server: ServerSettings
-    timeout: float = Field(gt=0)
-    max_concurrency: int = Field(ge=1)
-    outage_limit: float = Field(ge=0)
-    max_retries: int = Field(ge=0)
-    max_unscored_share: float = Field(ge=0, lt=1)
-    tokenizer: str | None
-    api_key_file: str | None
 
 
 class Settings(_Section):
@@ -88,7 +58,7 @@ class Settings(_Section):
     keep_checkpoints: int = Field(ge=1)
     poll_interval: float = Field(gt=0)
     services: ServiceSettings
-    teacher: TeacherSettings | None
+    teacher: ScoringTeacherSettings | None
 
 
 def parse_settings(section: dict[str, Any]) -> Settings:

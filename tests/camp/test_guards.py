@@ -11,7 +11,9 @@ from transformers import AutoTokenizer
 
 from camp.configuration import Named, compose_config
 from camp.opd.guards import check_teacher
-from camp.settings import TeacherSettings
+from camp.opd.server import SERVER
+from onepo.endpoints.address import server_url
+from onepo.settings import ScoringTeacherSettings
 from tests.students import make_talking_student
 
 LENGTHS = ("data.max_prompt_length=512", "data.max_response_length=1024")
@@ -36,7 +38,7 @@ def checked(student, teacher, *overrides):
     """Problems and notes."""
     named = Named("opd", str(student), str(teacher), None, None, None, None)
     config = compose_config(named, ["device=cpu", *LENGTHS, *overrides])
-    settings = TeacherSettings.model_validate(OmegaConf.to_container(config.camp.teacher, resolve=True))
+    settings = ScoringTeacherSettings.model_validate(OmegaConf.to_container(config.camp.teacher, resolve=True))
     return check_teacher(config, named, settings, student_is_sound=True)
 
 
@@ -140,3 +142,10 @@ def test_a_server_that_is_to_be_started(student, other):
     assert any(
         f"TEACHER_SERVER_PORT={port} is in use by" in line and "TEACHER_URL=ADDRESS" in line for line in problems
     )
+
+
+@pytest.mark.parametrize("text", ["http://127.0.0.1:30002", "http://[::1]:30002"])
+def test_the_address_of_a_teacher_that_is_left_running_can_be_used(text):
+    told = SERVER.reuse.format(address=text, backend="vllm", name="teacher")
+    address = dict(word.split("=", 1) for word in told.split() if "=" in word)["TEACHER_URL"]
+    assert server_url(address) == text

@@ -4,11 +4,11 @@ import asyncio
 import time
 from types import SimpleNamespace
 
-from camp.opd.field import TEACHER_FIELD, of_response
 from camp.opd.ledger import OPDLedger
-from camp.opd.scoring import TeacherGone
 from camp.opd.worker import SCORING, Scoring, ScoringWorker
 from camp.sampling.episode import EpisodeFailed
+from onepo.distillation.field import TEACHER_FIELD, of_response
+from onepo.distillation.scoring import TeacherGone
 from onepo.endpoints.errors import RequestRefused
 
 PROMPT, RESPONSE = [1, 2, 3], [4, 5]

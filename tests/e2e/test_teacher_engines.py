@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from camp.configuration import recipe_config
-from camp.opd.served import SERVER
+from camp.opd.server import SERVER
 from onepo.endpoints.scoring import ScoringEndpoint
 from onepo.servers.local import LocalServer
 from onepo.settings import ServerSettings

@@ -18,6 +18,7 @@ FLOORS = [
     "data",
     "rewards",
     "teachers",
+    "distillation",
     "algorithms",
     "rollout",
     "trainers",

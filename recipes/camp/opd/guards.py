@@ -1,20 +1,20 @@
 """Whether a teacher can score what a student writes: both must read the same tokens as the same text."""
 
 from collections.abc import Iterator
-from os.path import commonprefix
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
 
 from camp.configuration import Named
-from camp.opd.served import SERVER
-from camp.settings import TeacherSettings
+from camp.opd.server import SERVER
 from camp.sizes import setting
+from onepo.distillation.vocabulary import template_notes, vocabulary_problems
 from onepo.endpoints.address import server_url
 from onepo.errors import UserError, last_line
 from onepo.preflight.model_directory import model_directory_problems
 from onepo.preflight.server import server_problems
+from onepo.settings import ScoringTeacherSettings
 
 # other values would be recorded as another experiment, and change nothing of what is learned
 _READ_BY_NOTHING = {
@@ -28,27 +28,9 @@ _READ_BY_NOTHING = {
     "distillation.distillation_loss.use_task_rewards": False,
 }
 
-_SHOWN = 3
-_AROUND = 30  # characters before the first difference of two texts
-_ROLES = ("bos_token", "eos_token", "pad_token", "unk_token")
-_PROBES = (
-    [{"role": "user", "content": "What is 2 + 2?"}],
-    [
-        {"role": "system", "content": "Answer in one word."},
-        {"role": "user", "content": "The capital of France?"},
-        {"role": "assistant", "content": "Paris"},
-        {"role": "user", "content": "And of Italy?"},
-    ],
-    [
-        {"role": "user", "content": "Is 7 a prime?"},
-        {"role": "assistant", "content": "<think>\nOnly 1 and 7 divide it.\n</think>\n\nYes."},
-        {"role": "user", "content": "And 8?"},
-    ],
-)
-
 
 def check_teacher(
-    config: DictConfig, named: Named, settings: TeacherSettings, *, student_is_sound: bool
+    config: DictConfig, named: Named, settings: ScoringTeacherSettings, *, student_is_sound: bool
 ) -> tuple[list[str], list[str]]:
     """Problems of the teacher, and what a user should know of one that has none; nothing is started or asked."""
     problems = list(_form_problems(config, named, settings))
@@ -65,13 +47,14 @@ def check_teacher(
         student, teacher = _tokenizers(config, directory)
     except (OSError, ValueError, KeyError, TypeError) as error:
         return [f"{_directory_option(named)}={directory}: has no tokenizer that can be read: {last_line(error)}"], notes
-    problems += [*vocabulary_problems(student, teacher), *_context_problems(config, directory)]
+    problems += [f"--teacher: {line}" for line in vocabulary_problems(student, teacher)]
+    problems += _context_problems(config, directory)
     if Path(directory).resolve() == Path(config.actor_rollout_ref.model.path).resolve():
         notes.append("warning: the teacher is the student itself: there is nothing to learn")
     return problems, [*notes, *template_notes(student, teacher)]
 
 
-def _form_problems(config: DictConfig, named: Named, settings: TeacherSettings) -> Iterator[str]:
+def _form_problems(config: DictConfig, named: Named, settings: ScoringTeacherSettings) -> Iterator[str]:
     for key, value in _READ_BY_NOTHING.items():
         found = OmegaConf.select(config, key, default=value)
         if found != value:
@@ -120,50 +103,3 @@ def _tokenizers(config: DictConfig, teacher: str) -> tuple[PreTrainedTokenizerBa
     model = config.actor_rollout_ref.model
     student = AutoTokenizer.from_pretrained(model.path, trust_remote_code=model.trust_remote_code)
     return student, AutoTokenizer.from_pretrained(teacher)
-
-
-def vocabulary_problems(student: PreTrainedTokenizerBase, teacher: PreTrainedTokenizerBase) -> Iterator[str]:
-    """Tokens that are not the same for both: the teacher would score other text than the student wrote."""
-    first, second = ({number: token for token, number in each.get_vocab().items()} for each in (student, teacher))
-    differing = [number for number in sorted(first.keys() | second.keys()) if first.get(number) != second.get(number)]
-    if differing:
-        shown = "; ".join(
-            f"{number} is {_told(first.get(number))} for the student and {_told(second.get(number))} for the teacher"
-            for number in differing[:_SHOWN]
-        )
-        yield (
-            f"--teacher: its vocabulary is not the student's, and it can only score the student's tokens: "
-            f"{len(differing)} tokens differ: {shown}"
-        )
-
-
-def template_notes(student: PreTrainedTokenizerBase, teacher: PreTrainedTokenizerBase) -> Iterator[str]:
-    """What makes the same conversation look different to both; a teacher still scores what the student saw."""
-    roles = [
-        f"{role} {getattr(student, role)!r} and {getattr(teacher, role)!r}"
-        for role in _ROLES
-        if getattr(student, role) != getattr(teacher, role)
-    ]
-    if roles:
-        yield f"note: student and teacher use different special tokens: {', '.join(roles)}"
-    for probe in _PROBES:
-        first, second = (_rendered(each, probe) for each in (student, teacher))
-        if first != second:
-            place = len(commonprefix((first, second)))  # noqa: RUF071 (of characters, as is wanted here)
-            ours, theirs = (text[max(0, place - _AROUND) : place + _AROUND] for text in (first, second))
-            yield (
-                "note: the chat templates of student and teacher differ; the teacher reads what the student's makes, "
-                f"which it may not be used to: {ours!r} and {theirs!r}"
-            )
-            return
-
-
-def _rendered(tokenizer: PreTrainedTokenizerBase, conversation: list[dict[str, str]]) -> str:
-    try:
-        return tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
-    except Exception as error:  # templates raise what they want
-        return f"(refused: {error})"
-
-
-def _told(token: str | None) -> str:
-    return "no token" if token is None else repr(token)

@@ -5,8 +5,8 @@ from tensordict import TensorDict
 from verl.utils.metric import AggregationType, Metric
 from verl.workers.utils.padding import no_padding_2_padding
 
-from camp.opd.field import TEACHER_FIELD, of_response
 from onepo.algorithms.losses import k1_policy_loss
+from onepo.distillation.field import TEACHER_FIELD, of_response
 from onepo.trainers.rectangles import refuse_non_finite, response_window
 
 

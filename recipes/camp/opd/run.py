@@ -8,13 +8,14 @@ from typing import Any
 from omegaconf import DictConfig
 from transformers import AutoTokenizer
 
-from camp.opd.probe import longest_episode, probe_teacher
-from camp.opd.served import SERVER, served_teacher
+from camp.opd.server import SERVER
 from camp.preflight import Checked
 from camp.run import CampRun
-from camp.settings import TeacherSettings
+from onepo.distillation.probe import longest_episode, probe_teacher
+from onepo.distillation.served import served_teacher
 from onepo.process import keep_secret
 from onepo.servers.local import LocalServer
+from onepo.settings import ScoringTeacherSettings
 
 _LOG_FILE = "teacher.log"
 _PROBE_PATIENCE = 10.0  # seconds for a server that is not there yet
@@ -42,7 +43,7 @@ class OPDRun(CampRun):
             clean_up.callback(file.unlink, missing_ok=True)
             self._tell_workers({"api_key_file": str(file)})
 
-    def _start(self, teacher: TeacherSettings) -> None:
+    def _start(self, teacher: ScoringTeacherSettings) -> None:
         server = LocalServer(
             teacher.server,
             SERVER,
@@ -64,7 +65,9 @@ class OPDRun(CampRun):
         self._config.camp.teacher.update(found)
 
 
-def ask_once(config: DictConfig, teacher: TeacherSettings, *, api_key: str | None, say: Callable[[str], None]) -> None:
+def ask_once(
+    config: DictConfig, teacher: ScoringTeacherSettings, *, api_key: str | None, say: Callable[[str], None]
+) -> None:
     """Have a served teacher score something, and tell how it went.
 
     Raises:

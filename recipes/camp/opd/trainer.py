@@ -11,14 +11,15 @@ from verl.experimental.teacher_loop.teacher_manager import AsyncTeacherLLMServer
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 
 from camp.learning.trainer import CampTrainer, episode_keys
-from camp.opd.field import TEACHER_FIELD, of_response
 from camp.opd.ledger import OPDLedger
 from camp.opd.loss import k1_loss
-from camp.opd.metrics import distillation_metrics, knows_nothing, loss_metrics, teacher_metrics
-from camp.opd.pool import PoolTeacher
-from camp.opd.probe import longest_episode, probe_teacher
+from camp.opd.metrics import domain_distances, loss_metrics
 from camp.opd.trends import Trends, Update
 from camp.opd.worker import SCORING, Scoring
+from onepo.distillation.field import TEACHER_FIELD, of_response
+from onepo.distillation.metrics import k1_metrics, knows_nothing, teacher_metrics
+from onepo.distillation.pool import PoolTeacher
+from onepo.distillation.probe import longest_episode, probe_teacher
 from onepo.errors import ControlledStop
 
 
@@ -74,7 +75,7 @@ class CampOPDTrainer(CampTrainer):
         k1 = [(student - teacher).double() for student, teacher in self._scored(rows)]
         domains = [record.schedule.domain for record in records]
         clamp = self.config.distillation.distillation_loss.loss_max_clamp
-        found |= distillation_metrics(k1, domains, loss_max_clamp=clamp)
+        found |= k1_metrics(torch.cat(k1), loss_max_clamp=clamp) | domain_distances(k1, domains)
         lengths = [record.prompt_tokens + record.response_tokens for record in records]
         found |= teacher_metrics([(each.began, each.ended, n) for each, n in zip(scorings, lengths, strict=True)])
         if "distillation/kl" in found:

@@ -7,14 +7,14 @@ import ray
 from omegaconf import OmegaConf
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
-from camp.opd.field import TEACHER_FIELD, row_of
-from camp.opd.pool import PoolTeacher
-from camp.opd.scoring import TeacherGone, Unscored, score_tokens
-from camp.opd.served import kept_key, served_teacher
 from camp.sampling.episode import EpisodeFailed
 from camp.sampling.ledger import ledger_name
 from camp.settings import parse_settings
 from onepo.compat import plain_class
+from onepo.distillation.field import TEACHER_FIELD, row_of
+from onepo.distillation.pool import PoolTeacher
+from onepo.distillation.scoring import TeacherGone, Unscored, score_tokens
+from onepo.distillation.served import kept_key, served_teacher
 
 SCORING = "teacher_scoring"  # in a row's extra fields: a ``Scoring`` as dict
 

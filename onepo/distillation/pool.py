@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import ray
 from verl.experimental.teacher_loop.teacher_manager import AsyncTeacherLLMServerManager
 
-from camp.opd.scoring import TeacherGone
+from onepo.distillation.scoring import TeacherGone
 from onepo.endpoints.errors import EndpointError, ServerFailed
 from onepo.endpoints.scoring import TokenScore, aligned
 from onepo.errors import last_line
@@ -29,7 +29,7 @@ class PoolTeacher:
         self._slots = asyncio.Semaphore(max_concurrency)
 
     async def score(self, ids: Sequence[int], *, start: int) -> list[float]:
-        """As in ``camp.opd.scoring.Teacher``. A process of the pool that has died does not come back."""
+        """As in ``onepo.distillation.scoring.Teacher``. A process of the pool that has died does not come back."""
         async with self._slots:
             asked = self._pool.compute_teacher_logprobs_single(sequence_ids=list(ids))
             try:

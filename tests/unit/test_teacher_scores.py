@@ -8,12 +8,10 @@ import ray
 import torch
 from transformers import AutoTokenizer
 
-from camp.opd.field import of_response, row_of
-from camp.opd.pool import PoolTeacher
-from camp.opd.probe import probe_teacher
-from camp.opd.scoring import TeacherGone, Unscored, score_tokens
-from camp.opd.served import SERVER
-from onepo.endpoints.address import server_url
+from onepo.distillation.field import of_response, row_of
+from onepo.distillation.pool import PoolTeacher
+from onepo.distillation.probe import probe_teacher
+from onepo.distillation.scoring import TeacherGone, Unscored, score_tokens
 from onepo.endpoints.attempts import worth_another_attempt
 from onepo.endpoints.errors import EndpointError, EndpointUnavailable, RequestRefused, RequestTimedOut, ServerFailed
 from onepo.errors import UserError
@@ -183,10 +181,3 @@ def test_a_teacher_that_knows_nothing_is_refused(tokenizer):
     uniform = -math.log(len(tokenizer))
     with pytest.raises(UserError, match=rf"mean log-probability {uniform:.2f}\): its weights are broken"):
         probed(tokenizer, lambda ids: uniform)
-
-
-@pytest.mark.parametrize("text", ["http://127.0.0.1:30002", "http://[::1]:30002"])
-def test_the_address_of_a_teacher_that_is_left_running_can_be_used(text):
-    told = SERVER.reuse.format(address=text, backend="vllm", name="teacher")
-    address = dict(word.split("=", 1) for word in told.split() if "=" in word)["TEACHER_URL"]
-    assert server_url(address) == text

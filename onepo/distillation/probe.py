@@ -7,8 +7,8 @@ import torch
 from omegaconf import DictConfig
 from transformers import PreTrainedTokenizerBase
 
-from camp.opd.metrics import knows_nothing
-from camp.opd.scoring import Teacher, TeacherGone, Unscored, score_tokens
+from onepo.distillation.metrics import knows_nothing
+from onepo.distillation.scoring import Teacher, TeacherGone, Unscored, score_tokens
 from onepo.endpoints.errors import EndpointUnavailable, RequestRefused
 from onepo.errors import UserError
 

@@ -1,15 +1,13 @@
-"""What is told of an update that a teacher taught."""
+"""What a teacher's scores say."""
 
 import pytest
 import torch
 
-from camp.opd.metrics import distillation_metrics, knows_nothing, loss_metrics, teacher_metrics
+from onepo.distillation.metrics import k1_metrics, knows_nothing, teacher_metrics
 
 
 def test_figures_by_hand():
-    k1 = [torch.tensor([0.0, 2.0]), torch.tensor([12.0]), torch.tensor([-1.0, 1.0, -2.0])]
-    found = distillation_metrics(k1, ["games", "quests", "games"], loss_max_clamp=10.0)
-    assert found == pytest.approx(
+    assert k1_metrics(torch.tensor([0.0, 2.0, 12.0, -1.0, 1.0, -2.0]), loss_max_clamp=10.0) == pytest.approx(
         {
             "distillation/kl": 2.0,
             "distillation/tokens": 6,
@@ -17,20 +15,16 @@ def test_figures_by_hand():
             "distillation/k1_p50": 0.5,
             "distillation/k1_p95": 9.5,
             "distillation/cut_share": 1 / 6,
-            "domain/games/kl": 0.0,
-            "domain/quests/kl": 12.0,
         }
     )
 
 
 def test_without_a_clamp_nothing_is_cut():
-    assert "distillation/cut_share" not in distillation_metrics([torch.ones(1)], ["games"], loss_max_clamp=None)
+    assert "distillation/cut_share" not in k1_metrics(torch.ones(1), loss_max_clamp=None)
 
 
-def test_an_update_without_tokens_tells_nothing():
-    assert distillation_metrics([torch.ones(0)], ["games"], loss_max_clamp=10.0) == {}
-    found = distillation_metrics([torch.ones(0), torch.ones(2)], ["games", "quests"], loss_max_clamp=10.0)
-    assert "domain/games/kl" not in found and found["domain/quests/kl"] == 1
+def test_no_tokens_tell_nothing():
+    assert k1_metrics(torch.ones(0), loss_max_clamp=10.0) == {}
 
 
 def log_probs(hidden: int, vocabulary: int, weights: float) -> torch.Tensor:
@@ -76,19 +70,3 @@ def test_an_episode_within_another_adds_no_time():
 
 def test_a_clock_that_stood_still():
     assert teacher_metrics([(3.0, 3.0, 7)]) == {"teacher/latency_mean": 0.0, "teacher/latency_max": 0.0}
-
-
-@pytest.mark.parametrize("averaged_over", [1, 2])
-def test_sums_of_the_loss_become_shares(averaged_over):
-    sums = {"response_tokens": 40, "clipped_tokens": 4, "lower_clipped_tokens": 2, "abs_k1_sum": 20, "k1_sum": 9}
-    metrics = {f"actor/distillation/{name}": value / averaged_over for name, value in sums.items()} | {"actor/lr": 1.0}
-    assert loss_metrics(metrics) == {
-        "actor/pg_clipfrac": 0.1,
-        "actor/pg_clipfrac_lower": 0.05,
-        "distillation/k1_abs": 0.5,
-    }
-    assert metrics == {"actor/lr": 1.0}
-
-
-def test_an_update_without_tokens_has_no_shares():
-    assert loss_metrics({"actor/distillation/response_tokens": 0.0}) == {}

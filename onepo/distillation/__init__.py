@@ -1,0 +1,1 @@
+"""Learning from a teacher's probability of each token: asking for it, keeping it beside a row, and what it says."""
