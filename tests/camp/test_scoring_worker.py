@@ -5,9 +5,10 @@ import time
 from types import SimpleNamespace
 
 from camp.opd.ledger import OPDLedger
-from camp.opd.worker import SCORING, Scoring, ScoringWorker
+from camp.opd.worker import SCORING, ScoringWorker
 from camp.sampling.episode import EpisodeFailed
 from onepo.distillation.field import TEACHER_FIELD, of_response
+from onepo.distillation.rows import RowScorer, Scoring
 from onepo.distillation.scoring import TeacherGone
 from onepo.endpoints.errors import RequestRefused
 
@@ -42,8 +43,10 @@ def scored(answer, *, largest_share=0.5):
     """The row, or None when the episode failed; and the ledger."""
     ledger = Ledger()
     output = SimpleNamespace(response_mask=[1, 0], extra_fields={"kept": 1})
-    settings = SimpleNamespace(max_retries=2, max_unscored_share=largest_share)
-    worker = SimpleNamespace(_teacher=Teacher(answer), _settings=settings, _ledger=ledger, _window=4)
+    scorer = object.__new__(RowScorer)
+    scorer._teacher, scorer._retries = Teacher(answer), 2
+    bounds = {"window": 4, "largest_share": largest_share}
+    worker = SimpleNamespace(_scorer=scorer, _ledger=ledger, _bounds=bounds)
     columns = {"episode": {"position": 7, "domain": "games"}}
     done = ScoringWorker._compute_teacher_logprobs(worker, output, PROMPT, RESPONSE, False, columns)
     try:

@@ -15,11 +15,12 @@ from camp.opd.ledger import OPDLedger
 from camp.opd.loss import k1_loss
 from camp.opd.metrics import domain_distances, loss_metrics
 from camp.opd.trends import Trends, Update
-from camp.opd.worker import SCORING, Scoring
+from camp.opd.worker import SCORING
 from onepo.distillation.field import TEACHER_FIELD, of_response
 from onepo.distillation.metrics import k1_metrics, knows_nothing, teacher_metrics
 from onepo.distillation.pool import PoolTeacher
 from onepo.distillation.probe import longest_episode, probe_teacher
+from onepo.distillation.rows import Scoring
 from onepo.errors import ControlledStop
 
 
