@@ -112,7 +112,7 @@ choose_teacher() {  # verl's own teachers, a server that is started with the sam
   fi
   [[ -z ${TEACHER_PATH} ]] || problem "TEACHER_PATH and TEACHER_URL are both set: which teacher is it? Set one"
   [[ ${START_TEACHER_SERVER} == 0 ]] || problem "TEACHER_URL names a server that runs already: leave START_TEACHER_SERVER at 0"
-  [[ ${TEACHER_URL} =~ ^https?:// ]] || problem "TEACHER_URL=${TEACHER_URL}: must begin with http:// or https://"
+  [[ ${TEACHER_URL,,} =~ ^https?:// ]] || problem "TEACHER_URL: must begin with http:// or https://"
   plain_url TEACHER_URL TEACHER_API_KEY
   fixed_by "TEACHER_URL" TEACHER_GPUS "${server[@]}"
   [[ -z ${TEACHER_TOKENIZER} ]] || require_path -d TEACHER_TOKENIZER "a directory with the teacher's tokenizer"

@@ -9,7 +9,13 @@ from transformers import PreTrainedTokenizerBase
 
 from onepo.distillation.metrics import knows_nothing
 from onepo.distillation.scoring import Teacher, TeacherGone, Unscored, score_tokens
-from onepo.endpoints.errors import EndpointUnavailable, RequestRefused
+from onepo.endpoints.errors import (
+    ContextLengthExceeded,
+    EndpointUnavailable,
+    RequestRefused,
+    RequestTimedOut,
+    ServerFailed,
+)
 from onepo.errors import UserError
 
 CONVERSATION = [
@@ -17,8 +23,8 @@ CONVERSATION = [
     {"role": "assistant", "content": "Spring, summer, autumn and winter."},
 ]
 _ADVICE = {
-    401: "set TEACHER_API_KEY",
-    403: "set TEACHER_API_KEY",
+    401: "TEACHER_API_KEY must be its key",
+    403: "TEACHER_API_KEY must be its key",
     404: "is it a server of the kind that TEACHER_BACKEND says, and is TEACHER_NAME the name of its model?",
     405: "is it a server of the kind that TEACHER_BACKEND says?",
 }
@@ -69,4 +75,11 @@ async def _score(teacher: Teacher, ids: Sequence[int], *, start: int, what: str)
 def _advice(error: BaseException | None) -> str | None:
     if isinstance(error, EndpointUnavailable):
         return "does it run, and is this its address?"
-    return _ADVICE.get(error.status) if isinstance(error, RequestRefused) else None
+    if isinstance(error, RequestTimedOut):
+        return "TEACHER_TIMEOUT may be too short"
+    if isinstance(error, ContextLengthExceeded):
+        return "lower MAX_PROMPT_LENGTH or MAX_RESPONSE_LENGTH, or give the server a longer context"
+    if isinstance(error, RequestRefused):
+        return _ADVICE.get(error.status)
+    wrong = isinstance(error, ServerFailed) and "answered no" in str(error)
+    return "is it of the kind that TEACHER_BACKEND says, and has its model the student's tokens?" if wrong else None

@@ -36,10 +36,11 @@ def _parts(url: str, what: str) -> SplitResult:
     try:
         parts = urlsplit(url.strip())
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        usable = usable and not any(character.isspace() for character in parts.netloc)
     except ValueError:  # brackets or a port that are none
         usable = False
     if not usable:
-        raise UserError(f"{url!r} is no address of {what}: give it as http://HOST:PORT/v1")
+        raise UserError(f"{shown(url)!r} is no address of {what}: give it as http://HOST:PORT/v1")
     if parts.username is not None or parts.password is not None:
         raise UserError(f"the address of {parts.hostname} holds a user name or password: give an API key instead")
     return parts
@@ -58,10 +59,17 @@ def plain_address_problem(url: str) -> str | None:
     return None if harmless else "the address has a query, which would be written down"
 
 
+def shown(text: str) -> str:
+    """What may be an address, without what may be a password in it."""
+    _, at, behind = text.rpartition("@")
+    return f"...@{behind}" if at else text
+
+
 def without_query(url: str) -> str:
     """The URL as it may be shown: some endpoints take their key in the query."""
     try:
-        return urlunsplit(urlsplit(url)._replace(query="", fragment=""))
+        parts = urlsplit(url)
+        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
     except ValueError:  # a redirection to something that is no address
         return "an address that is none"
 

@@ -5,14 +5,14 @@ with prompt log-probabilities. Neither is asked for text: the one token that vLL
 """
 
 import json
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from onepo.endpoints.address import server_url
-from onepo.endpoints.transport import JsonEndpoint
+from onepo.endpoints.transport import JsonEndpoint, WrongAnswer
 
+_LOWEST, _HIGHEST = -1e6, 1e-3  # of a log-probability, with room for rounding
 _LONGEST_ANSWER = 2**27  # bytes; vLLM writes some 100 for each token
 
 
@@ -85,8 +85,9 @@ def aligned(scores: Sequence[TokenScore], ids: Sequence[int], start: int) -> lis
     for place, (score, token) in enumerate(zip(found, wanted, strict=True), start):
         if score.token != token:
             raise ValueError(f"token {place} is {token}, and the score there is of token {score.token}")
-        if not isinstance(score.log_prob, (int, float)) or not math.isfinite(score.log_prob):
-            raise ValueError(f"token {place}: the score is {score.log_prob}")
+        value = score.log_prob
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not _LOWEST < value < _HIGHEST:
+            raise ValueError(f"token {place}: the score is {value!s:.40}, which is no log-probability")
     return [float(score.log_prob) for score in found]
 
 
@@ -128,7 +129,10 @@ class ScoringEndpoint(JsonEndpoint):
                 scores = self._form.read(json.loads(content))
             except (LookupError, TypeError, AttributeError, RecursionError) as error:
                 raise ValueError("no scores") from error
-            return aligned(scores, ids, start)
+            try:
+                return aligned(scores, ids, start)
+            except ValueError as error:
+                raise WrongAnswer(str(error)) from None
 
         scores, _ = await self.post(self._form.body(self._model, ids, start), read=read)
         return scores

@@ -31,6 +31,10 @@ _AWAY = frozenset({408, 425, 429, 502, 503, 504, *range(520, 525), 529, 530})
 Answer = TypeVar("Answer")
 
 
+class WrongAnswer(ValueError):
+    """What is wrong with an answer, in words that say more than the answer itself."""
+
+
 class JsonEndpoint:
     """One address for the whole run, in one event loop.
 
@@ -124,6 +128,8 @@ class JsonEndpoint:
             raise self._refusal(response, content)
         try:
             return read(content)
+        except WrongAnswer as error:
+            raise ServerFailed(f"{self._shown} answered no {self._answers}: {error}") from None
         except ValueError:
             raise ServerFailed(f"{self._shown} answered no {self._answers}: {self._words(content)}") from None
 

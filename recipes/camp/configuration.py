@@ -3,6 +3,7 @@
 import copy
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -11,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from camp.sampling import AGENTS_FILE
+from onepo.endpoints.address import shown
 from onepo.errors import UserError
 from onepo.report.secrets import masked, masked_override
 
@@ -55,6 +57,23 @@ _OWNED = {
     "trainer.resume_mode": "--resume",
     "trainer.resume_from_path": "--resume",
 }
+_SECTIONS = (
+    "algorithm",
+    "actor_rollout_ref.actor",
+    "actor_rollout_ref.model",
+    "actor_rollout_ref.rollout",
+    "camp.services",
+    "camp.teacher",
+    "camp.teacher.server",
+    "critic",
+    "data",
+    "distillation",
+    "distillation.distillation_loss",
+    "distillation.teacher_models",
+    "distillation.teacher_models.teacher_model",
+    "distillation.teacher_models.teacher_model.inference",
+    "trainer.v1.separate_async",
+)
 _ABSENT = object()
 
 
@@ -77,7 +96,7 @@ class Named:
     @property
     def teacher_is_served(self) -> bool:
         """Whether the teacher is an inference server that is asked by HTTP."""
-        return self.teacher is not None and self.teacher.startswith(("http://", "https://"))
+        return self.teacher is not None and self.teacher.lower().startswith(("http://", "https://"))
 
 
 def compose_config(named: Named, overrides: Sequence[str]) -> DictConfig:
@@ -90,20 +109,24 @@ def compose_config(named: Named, overrides: Sequence[str]) -> DictConfig:
     for option, value in vars(named).items():
         if value is not None and "${" in value:
             raise UserError(
-                f"--{option} {value}: contains '${{', which would be taken for a reference: use another name"
+                f"--{option} {shown(value)}: contains '${{', which would be taken for a reference: use another name"
             )
     for override in overrides:
         if (option := _owner_by_name(override)) is not None:
-            raise UserError(f"{override}: {option} decides this, and nothing behind the --: use {option}")
+            raise UserError(
+                f"{masked_override(override)}: {option} decides this, and nothing behind the --: use {option}"
+            )
     config = _compose(named.method, overrides)
     plain = recipe_config(named.method, overrides)
+    _refuse_missing_sections(config, plain)
     for option in _changed(config, plain):
         culprit = next(
-            (one for one in overrides if option in _changed(_compose(named.method, [one]), plain)), "an override"
+            (one for one in overrides if option in _changed(_compose_alone(named.method, one, overrides), plain)),
+            "an override",
         )
-        raise UserError(f"{culprit}: changes what {option} decides: use {option}")
+        raise UserError(f"{masked_override(culprit)}: changes what {option} decides: use {option}")
     if named.method == "opd" and _critic(config) != _critic(plain):
-        alone = (one for one in overrides if _critic(_compose(named.method, [one])) != _critic(plain))
+        alone = (one for one in overrides if _critic(_compose_alone(named.method, one, overrides)) != _critic(plain))
         raise UserError(f"{next(alone, 'an override')}: --method opd has no critic")
     _set(config, named)
     try:
@@ -115,8 +138,25 @@ def compose_config(named: Named, overrides: Sequence[str]) -> DictConfig:
 
 def recipe_config(method: str, overrides: Sequence[str] = ()) -> DictConfig:
     """The method's own configuration, for the same device and hardware as the overrides choose."""
-    groups = [one for one in overrides if one.split("=", 1)[0].lstrip("+") in ("device", "hardware")]
-    return copy.deepcopy(_recipe(method, tuple(groups)))
+    return copy.deepcopy(_recipe(method, tuple(_groups(overrides))))
+
+
+def _groups(overrides: Sequence[str]) -> list[str]:
+    return [one for one in overrides if one.split("=", 1)[0].lstrip("+") in ("device", "hardware")]
+
+
+def _compose_alone(method: str, override: str, overrides: Sequence[str]) -> DictConfig:
+    """With one override only, for the device and hardware that all of them choose."""
+    return _compose(method, [*_groups(overrides), *([override] if override not in _groups(overrides) else [])])
+
+
+def _refuse_missing_sections(config: DictConfig, plain: DictConfig) -> None:
+    """What is a section in the recipe must be one in the run, and verl's teachers must be the one of ``--teacher``."""
+    for key in _SECTIONS:
+        if OmegaConf.is_dict(OmegaConf.select(plain, key)) and not OmegaConf.is_dict(OmegaConf.select(config, key)):
+            raise UserError(f"{key}: is a section, and an override has put something else in its place")
+    if others := sorted(set(config.distillation.teacher_models) - set(plain.distillation.teacher_models)):
+        raise UserError(f"distillation.teacher_models.{others[0]}: --teacher decides who teaches, and it is one")
 
 
 @lru_cache
@@ -191,7 +231,8 @@ def _set(config: DictConfig, named: Named) -> None:
         for key, value in found.items():
             OmegaConf.update(config, key, value)
         if config.trainer.device == "cpu":  # logical: each learner, sampler and teacher is scheduled on one
-            config.ray_kwargs.ray_init.num_gpus = sum(gpus_of(config).values())
+            with suppress(TypeError, OmegaConfBaseException):  # what is no number is told by the preflight
+                config.ray_kwargs.ray_init.num_gpus = sum(gpus_of(config).values())
 
 
 def gpus_of(config: DictConfig) -> dict[str, int]:

@@ -1,5 +1,6 @@
 """Everything that can be checked before a process is started or a file is written; all problems are told together."""
 
+import copy
 import os
 import shlex
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ import torch
 import transfer_queue
 from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf
+from verl.utils.config import omega_conf_to_dataclass
 
 from camp.command_line import services_python
 from camp.configuration import Named, gpus_of, missing, recipe_config
@@ -198,8 +200,12 @@ def _device_problems(config: DictConfig) -> Iterator[str]:
 def _upstream_problems(config: DictConfig) -> Iterator[str]:
     try:
         yield from upstream_problems(config)
-    except InstantiationException as error:  # verl makes the critic's own objects for it
+        if config.distillation.enabled:
+            omega_conf_to_dataclass(copy.deepcopy(config.distillation))
+    except InstantiationException as error:  # verl makes the critic's and the teacher's own objects for it
         yield f"verl refuses the configuration: {last_line(error.__cause__ or error)}"
+    except (TypeError, ValueError, AssertionError) as error:
+        yield f"verl refuses the configuration of the teacher: {last_line(error)}"
 
 
 def _output_problems(config: DictConfig, settings: Settings, named: Named, overrides: Sequence[str]) -> Iterator[str]:

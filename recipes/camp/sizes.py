@@ -24,6 +24,8 @@ _COUNTS = (
     "actor_rollout_ref.rollout.tensor_model_parallel_size",
     _ACTOR_ROOM,
 )
+_TEACHERS_TP = "distillation.teacher_models.teacher_model.inference.tensor_model_parallel_size"
+_OF_TEACHERS = ("distillation.n_gpus_per_node", "distillation.nnodes", _TEACHERS_TP)
 _WARMUP = "trainer.v1.separate_async.num_warmup_batches"
 
 LAUNCHER_OPTIONS = {
@@ -51,7 +53,7 @@ def setting(key: str, *value: object) -> str:
 
 def count_problems(config: DictConfig) -> Iterator[str]:
     """Whether the numbers are some; what they have to do with each other is asked afterwards."""
-    of_teachers = ("distillation.n_gpus_per_node", "distillation.nnodes") if config.distillation.enabled else ()
+    of_teachers = _OF_TEACHERS if config.distillation.enabled else ()
     for key in (*_COUNTS, *of_teachers):
         value = OmegaConf.select(config, key)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -70,10 +72,9 @@ def engine_problems(config: DictConfig) -> Iterator[str]:
         if count % rollout.tensor_model_parallel_size:
             yield f"{setting(key, rollout.tensor_model_parallel_size)} does not divide the {count} {name}"
     if (teachers := config.distillation).enabled:
-        key = "distillation.teacher_models.teacher_model.inference.tensor_model_parallel_size"
-        size = OmegaConf.select(config, key)
-        if teachers.n_gpus_per_node * teachers.nnodes % size:
-            yield f"{key}={size} does not divide {setting('distillation.n_gpus_per_node', teachers.n_gpus_per_node)}"
+        size, count = OmegaConf.select(config, _TEACHERS_TP), teachers.n_gpus_per_node
+        if count * teachers.nnodes % size:
+            yield f"{_TEACHERS_TP}={size} does not divide {setting('distillation.n_gpus_per_node', count)}"
 
 
 def schedule_problems(

@@ -61,8 +61,8 @@ def train(
 
 
 def _absolute(path: str | None) -> str | None:
-    if path is None or "://" in path:  # a teacher may be an address
-        return path
+    if not path or "://" in path:  # a teacher may be an address
+        return path or None
     return os.path.abspath(os.path.expanduser(path))
 
 

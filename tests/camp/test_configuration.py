@@ -198,8 +198,36 @@ def test_a_server_of_the_teacher_takes_the_place_of_verls_own():
 @pytest.mark.parametrize("override", ["critic.optim.lr=1e-3", "+critic.optim.some=1", "critic.strategy=other"])
 def test_the_other_method_has_no_options_of_a_critic(override):
     with pytest.raises(UserError) as refused:
-        compose_config(named(method="opd", teacher="/models/teacher"), ["device=cpu", override])
+        compose_config(named(method="opd", teacher="/models/teacher"), ["camp.seed=7", "device=cpu", override])
     assert str(refused.value) == f"{override}: --method opd has no critic"
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("camp.teacher=null", "camp.teacher: is a section"),
+        ("distillation.distillation_loss=null", "distillation.distillation_loss: is a section"),
+        ("~distillation.distillation_loss", "distillation.distillation_loss: is a section"),
+        ("distillation.teacher_models.teacher_model.inference=null", "inference: is a section"),
+        ("+distillation.teacher_models.second.model_path=/x", "second: --teacher decides who teaches"),
+    ],
+)
+def test_a_section_stays_a_section_and_the_teacher_the_named_one(override, told):
+    with pytest.raises(UserError, match=told):
+        compose_config(named(method="opd", teacher="/models/teacher"), ["device=cpu", override])
+
+
+@pytest.mark.parametrize("value", ["abc", "null", "[1]"])
+def test_a_count_that_is_none_is_left_to_the_preflight(value):
+    overrides = ["device=cpu", f"distillation.n_gpus_per_node={value}"]
+    compose_config(named(method="opd", teacher="/models/teacher"), overrides)
+
+
+def test_a_password_in_an_address_is_not_told():
+    for overrides in (["++camp.teacher.url=http://me:secret@host"], []):
+        with pytest.raises(UserError) as refused:
+            compose_config(named(method="opd", teacher="http://me:secret@host/${a}"), overrides)
+        assert "secret" not in str(refused.value)
 
 
 def test_what_the_critic_follows_may_be_changed_without_one():

@@ -92,6 +92,39 @@ def test_what_the_loss_does_not_read_is_refused(student, other, override):
     assert line.casefold().startswith(f"{override}: k1 has ".casefold())
 
 
+@pytest.mark.parametrize(
+    "override",
+    [
+        "distillation.distillation_loss.loss_max_clamp=0",
+        "distillation.distillation_loss.loss_max_clamp=abc",
+        "distillation.distillation_loss.clip_ratio_low=1",
+        "distillation.distillation_loss.clip_ratio_high=.nan",
+        "actor_rollout_ref.actor.clip_ratio_c=0.5",
+    ],
+)
+def test_bounds_that_are_none(student, other, override):
+    assert problem(student, other, override).startswith(override.split("=")[0])
+
+
+def test_no_bound_is_one_too(student, other):
+    assert notes(student, other, "distillation.distillation_loss.loss_max_clamp=null") == []
+
+
+def test_an_engine_that_the_machine_does_not_have(student, other):
+    key = "distillation.teacher_models.teacher_model.inference.name"
+    assert problem(student, other, f"{key}=vllm") == f"{key}=vllm: must be one of transformers"
+
+
+def test_a_teacher_with_code_of_its_own(student, other):
+    config = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps({**config, "auto_map": {"AutoConfig": "own.Config"}}))
+    assert "needs code of its own, which no teacher may have" in problem(student, other)
+
+
+def test_a_tokenizer_beside_a_directory_is_of_no_use(student, other):
+    assert "is of a teacher behind an address" in problem(student, other, f"camp.teacher.tokenizer='{student}'")
+
+
 def test_a_context_that_is_too_short(student, other):
     config = json.loads((other / "config.json").read_text())
     config["max_position_embeddings"] = 512 + 1024

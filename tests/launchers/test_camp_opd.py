@@ -88,7 +88,7 @@ def test_there_is_no_critic(launch, inputs):
 
 def test_an_address_without_its_beginning(launch, served):
     line, *_ = refusals(launch(**served, TEACHER_URL="localhost:8000"))
-    assert line == "TEACHER_URL=localhost:8000: must begin with http:// or https://"
+    assert line == "TEACHER_URL: must begin with http:// or https://"
 
 
 def test_what_is_of_no_use_is_told(launch):

@@ -44,6 +44,10 @@ def test_scores_are_those_of_the_last_tokens(found, start, expected):
         (scores((7, -2.0), (8, math.nan)), 2, "token 3: the score is nan"),
         (scores((7, -math.inf), (8, -3.0)), 2, "token 2: the score is -inf"),
         (scores((7, "-2"), (8, -3.0)), 2, "token 2: the score is -2"),
+        (scores((7, True), (8, -3.0)), 2, "token 2: the score is True"),
+        (scores((7, 0.5), (8, -3.0)), 2, "token 2: the score is 0.5, which is no log-probability"),  # a probability
+        (scores((7, -1e300), (8, -3.0)), 2, "token 2: the score is -1e"),
+        (scores((7, -(10**400)), (8, -3.0)), 2, "token 2: the score is -1000"),
     ],
 )
 def test_scores_that_are_none_of_these_tokens(found, start, told):
@@ -121,6 +125,11 @@ def test_a_server_that_is_away_for_a_moment_is_asked_again():
 def test_an_answer_without_these_scores_is_a_failure(answer):
     with pytest.raises(ServerFailed, match="answered no log-probabilities of the tokens"):
         ask("sglang", (200, answer))
+
+
+def test_why_scores_are_none_is_told():
+    with pytest.raises(ServerFailed, match="tokens: token 2 is 7, and the score there is of token 9"):
+        ask("sglang", (200, {"meta_info": {"input_token_logprobs": [[-2.0, 9, None], [-3.0, 8, None]]}}))
 
 
 def test_a_prompt_that_is_too_long():

@@ -167,7 +167,7 @@ def test_a_teacher_that_cannot_score_is_refused(tokenizer):
 @pytest.mark.parametrize(
     ("error", "advice"),
     [
-        (RequestRefused("no", 401), "set TEACHER_API_KEY"),
+        (RequestRefused("no", 401), "TEACHER_API_KEY must be its key"),
         (RequestRefused("no", 404), "TEACHER_BACKEND says, and is TEACHER_NAME"),
         (EndpointUnavailable("no", "refused"), "does it run, and is this its address"),
     ],
