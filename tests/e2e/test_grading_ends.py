@@ -73,7 +73,7 @@ def test_launcher_and_trainer_are_killed_together(in_a_step):
 
 
 def test_the_process_that_drives_the_training_is_killed(in_a_step):
-    (driver,) = [process for process in in_a_step.members() if "OnePOTaskRunner" in " ".join(process.cmdline())]
+    (driver,) = [process for process in in_a_step.members() if "TaskRunner" in " ".join(process.cmdline())]
     driver.kill()
     assert finish_in_time(in_a_step).code == 1
     assert "failed: " in in_a_step.stdout
