@@ -91,7 +91,7 @@ option KEEP_CHECKPOINTS 1 "Newest checkpoints that are kept."
 # ---- end of the options ----
 
 own_prefixes ACTOR_ EPISODE KEEP_ LEARNER_ MAX_PROMPT_ MAX_RESPONSE_ MAX_STALE SAMPLER_ SERVICE_ STUDENT_ TEACHER_ \
-  TEMPERATURE TOTAL_ WARMUP_
+  TOTAL_ WARMUP_
 
 one_of TEACHER_BACKEND sglang vllm
 one_of START_TEACHER_SERVER 0 1

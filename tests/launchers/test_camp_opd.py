@@ -95,4 +95,3 @@ def test_what_is_of_no_use_is_told(launch):
     told = launch(DRY_RUN="1", TEACHER_PATH="/t", TEACHER_SERVER_PORT="7", TEACHER_OUTAGE_LIMIT="9").stderr
     for name in ("TEACHER_SERVER_PORT", "TEACHER_OUTAGE_LIMIT"):
         assert f"ignored: {name} (START_TEACHER_SERVER=0 decides it)" in told
-    assert "ignored: TEMPERATURE" in launch(DRY_RUN="1", TEACHER_PATH="/t", TEMPERATURE="0.5").stderr

@@ -54,6 +54,7 @@ SENTINEL = {
     "AUTO_KILL_REWARD_SERVER": "0",
     "REWARD_SERVER_BACKEND": "vllm",
     "TEACHER_BACKEND": "vllm",
+    "TEACHER_URL": "http://host:8000",
     "START_TEACHER_SERVER": "1",
     "AUTO_KILL_TEACHER_SERVER": "0",
 }
